@@ -1,0 +1,176 @@
+//! Names of things a call speaks of, checked once so that nobody has to check them again.
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+/// A CSI volume id that is safe to use as a file name and as part of a path.
+///
+/// Longhorn's volume names are Kubernetes object names; this type admits a little more: 1 to 253
+/// ASCII letters, digits, `-`, `_`, `.`, and neither `.` nor `..`. An id of any other shape is
+/// *malformed* and its call is forwarded unguarded.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VolumeId(String);
+
+/// The longest volume id taken, in bytes: a Kubernetes object name has at most 253, and a file
+/// name at most 255.
+const MAX_VOLUME_ID_BYTES: usize = 253;
+
+/// The longest path taken, in bytes (`PATH_MAX`, limits.h).
+const MAX_PATH_BYTES: usize = 4096;
+
+/// Why a text is not the name it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    Empty,
+    TooLong,
+    /// A character, or a sequence of them, that has no place there.
+    Characters,
+    /// A path that does not start at the root.
+    Relative,
+    /// A path that climbs (`..`).
+    Climbs,
+}
+
+impl VolumeId {
+    /// # Errors
+    /// Says what is wrong with `text`.
+    pub fn parse(text: &str) -> Result<Self, Unfit> {
+        let fit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        match text {
+            "" => Err(Unfit::Empty),
+            _ if text.len() > MAX_VOLUME_ID_BYTES => Err(Unfit::TooLong),
+            "." | ".." => Err(Unfit::Climbs),
+            _ if !text.bytes().all(fit) => Err(Unfit::Characters),
+            _ => Ok(Self(text.to_owned())),
+        }
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where kubelet wants a volume staged: `<root>/plugins/kubernetes.io/csi/<driver>/<hash>/globalmount`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct StagingPath(PathBuf);
+
+/// Where kubelet wants a volume published: `<root>/pods/<uid>/volumes/kubernetes.io~csi/<pv>/mount`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TargetPath(PathBuf);
+
+macro_rules! absolute_path {
+    ($($name:ident),+) => {$(
+        impl $name {
+            /// # Errors
+            /// Says what is wrong with `text`: a path here is absolute, has at most 4096 bytes,
+            /// no NUL and no `..`.
+            pub fn parse(text: &str) -> Result<Self, Unfit> {
+                parse_path(text).map(Self)
+            }
+
+            #[must_use]
+            pub fn as_path(&self) -> &Path {
+                &self.0
+            }
+        }
+    )+};
+}
+
+absolute_path!(StagingPath, TargetPath);
+
+/// A filesystem type as a capability names it (`ext4`, `xfs`, …).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FsType(String);
+
+impl FsType {
+    /// # Errors
+    /// Says what is wrong with `text`: 1 to 64 ASCII letters, digits, `_`, `-` or `.`.
+    pub fn parse(text: &str) -> Result<Self, Unfit> {
+        let fit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        match text {
+            "" => Err(Unfit::Empty),
+            _ if text.len() > 64 => Err(Unfit::TooLong),
+            _ if !text.bytes().all(fit) => Err(Unfit::Characters),
+            _ => Ok(Self(text.to_owned())),
+        }
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn parse_path(text: &str) -> Result<PathBuf, Unfit> {
+    let path = Path::new(text);
+    match text {
+        "" => Err(Unfit::Empty),
+        _ if text.len() > MAX_PATH_BYTES => Err(Unfit::TooLong),
+        _ if text.contains('\0') => Err(Unfit::Characters),
+        _ if !path.is_absolute() => Err(Unfit::Relative),
+        _ if path.components().any(|part| part == Component::ParentDir) => Err(Unfit::Climbs),
+        _ => Ok(path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_that_could_leave_a_directory_is_no_volume_id() {
+        let long = "v".repeat(4096);
+        for (text, unfit) in [
+            ("", Unfit::Empty),
+            (".", Unfit::Climbs),
+            ("..", Unfit::Climbs),
+            ("../../etc/passwd", Unfit::Characters),
+            ("a/b", Unfit::Characters),
+            ("a\0b", Unfit::Characters),
+            ("a\nb", Unfit::Characters),
+            ("a b", Unfit::Characters),
+            ("größe", Unfit::Characters),
+            (long.as_str(), Unfit::TooLong),
+        ] {
+            assert_eq!(VolumeId::parse(text), Err(unfit), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn longhorns_names_are_volume_ids() {
+        for text in ["pvc-0b3bd19a-4ee5-4e7c-8f2c-1d0b0c1f8f6e", "v", "a.b_c-D9", &"v".repeat(253)]
+        {
+            assert_eq!(VolumeId::parse(text).unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn a_path_is_absolute_and_does_not_climb() {
+        let long = format!("/{}", "p".repeat(4096));
+        for (text, unfit) in [
+            ("", Unfit::Empty),
+            ("relative/globalmount", Unfit::Relative),
+            ("/var/lib/kubelet/../../etc", Unfit::Climbs),
+            ("/var/lib\0/x", Unfit::Characters),
+            (long.as_str(), Unfit::TooLong),
+        ] {
+            assert_eq!(StagingPath::parse(text), Err(unfit), "{text:?}");
+            assert_eq!(TargetPath::parse(text), Err(unfit), "{text:?}");
+        }
+        let odd = "/var/lib/kubelet/a b\n\u{e9}/..c/globalmount";
+        assert_eq!(StagingPath::parse(odd).unwrap().as_path(), Path::new(odd));
+    }
+}
