@@ -3,12 +3,15 @@
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 /// A CSI volume id that is safe to use as a file name and as part of a path.
 ///
 /// Longhorn's volume names are Kubernetes object names; this type admits a little more: 1 to 253
 /// ASCII letters, digits, `-`, `_`, `.`, and neither `.` nor `..`. An id of any other shape is
 /// *malformed* and its call is forwarded unguarded.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct VolumeId(String);
 
 /// The longest volume id taken, in bytes: a Kubernetes object name has at most 253, and a file
@@ -48,6 +51,20 @@ impl VolumeId {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl TryFrom<String> for VolumeId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).map_err(|_| "not a volume id")
+    }
+}
+
+impl From<VolumeId> for String {
+    fn from(id: VolumeId) -> Self {
+        id.0
     }
 }
 

@@ -1,0 +1,3 @@
+//! WORDS: what a node shows and what is remembered of it. Types and parsers, all pure.
+
+pub mod call;

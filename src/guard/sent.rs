@@ -1,0 +1,180 @@
+//! The calls that were sent to the plugin and lost sight of, and the record of those under way.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::answer::Own;
+use super::earlier::{self, Earlier, Ruling};
+use super::request::Request;
+use super::{NoReply, Outcome};
+use crate::facts::call::{Effect, Method, PluginRun, SentCall};
+use crate::host::{Host, HostError};
+use crate::telemetry::{Decision, Telemetry, Trouble};
+use crate::volume::VolumeId;
+
+/// Lost calls by volume and path; empty on almost every node at almost any time.
+pub(super) struct Sent {
+    lost: Mutex<HashMap<Place, Lost>>,
+    telemetry: Arc<Telemetry>,
+}
+
+/// Where a call mounts or unmounts.
+type Place = (VolumeId, PathBuf);
+
+struct Lost {
+    call: SentCall,
+    since: Instant,
+}
+
+impl Lost {
+    fn seen_by(&self, run: Option<&PluginRun>) -> Earlier {
+        Earlier {
+            method: self.call.method,
+            // Another socket: the plugin that took the call was stopped. Not known which one
+            // took it, or which one is there now: it may be the same.
+            same_plugin: match (&self.call.plugin, run) {
+                (Some(then), Some(now)) => then == now,
+                (None, _) | (_, None) => true,
+            },
+            age: self.since.elapsed(),
+        }
+    }
+}
+
+impl Sent {
+    /// Reads what an earlier run of the guard was sending when it ended.
+    pub(super) async fn recall(host: &impl Host, telemetry: &Arc<Telemetry>) -> Self {
+        let since = Instant::now();
+        let records = host.read_sent().await.unwrap_or_else(|error| {
+            Self::report(telemetry, &error);
+            Vec::new()
+        });
+        let lost = records.into_iter().map(|call| {
+            info!(volume.id = %call.volume, method = %call.method, "call of an earlier run is unsettled");
+            ((call.volume.clone(), call.path.clone()), Lost { call, since })
+        });
+        Self { lost: Mutex::new(lost.collect()), telemetry: Arc::clone(telemetry) }
+    }
+
+    /// Why `request` must not be sent now, if so.
+    pub(super) fn forbids(&self, request: &Request, run: Option<&PluginRun>) -> Option<Own> {
+        let earlier = self.earlier(request, run)?;
+        if earlier::may_send(earlier, request.method()) {
+            return None;
+        }
+        self.telemetry.decided(request.method(), Decision::MayStillRun);
+        Some(may_still_run(request, earlier.method))
+    }
+
+    /// Puts `request` on record before it is sent, if its loss could matter.
+    pub(super) async fn record(
+        &self,
+        host: &impl Host,
+        request: &Request,
+        plugin: Option<&PluginRun>,
+    ) {
+        if request.method().effect() == Effect::Neither {
+            return;
+        }
+        match host.record_sent(&sent_call(request, plugin)).await {
+            Ok(()) => {
+                self.telemetry.cleared(Trouble::StateDirectory);
+            }
+            Err(error) => Self::report(&self.telemetry, &error),
+        }
+    }
+
+    /// Takes in the plugin's answer; says what to answer instead, where it must not be passed on.
+    pub(super) async fn answered(
+        &self,
+        host: &impl Host,
+        request: &Request,
+        run: Option<&PluginRun>,
+        outcome: &Outcome,
+    ) -> Option<Own> {
+        let Some(earlier) = self.earlier(request, run) else {
+            self.erase(host, request).await;
+            return None;
+        };
+        let method = request.method();
+        let ruling = earlier::judge(earlier, method, outcome);
+        info!(volume.id = %request.volume(), %method, ?ruling, "answer after an unsettled call");
+        match (ruling, outcome) {
+            (Ruling::PassAndSettle, _) => {
+                self.lost().remove(&key(request));
+                self.erase(host, request).await;
+                None
+            }
+            (Ruling::Pass, _) => None,
+            (Ruling::Withhold, Outcome::FailedForGood { code, text }) => {
+                self.telemetry.decided(method, Decision::Withheld);
+                let (volume, text) = (request.volume().clone(), text.clone());
+                Some(Own::Withheld { volume, method, code, text })
+            }
+            (Ruling::Withhold | Ruling::WithholdUntilOver, _) => {
+                self.telemetry.decided(method, Decision::MayStillRun);
+                Some(may_still_run(request, earlier.method))
+            }
+        }
+    }
+
+    /// Takes in that there is no answer from the plugin that ran as `run`.
+    pub(super) async fn unanswered(
+        &self,
+        host: &impl Host,
+        request: &Request,
+        run: Option<&PluginRun>,
+        no_reply: &NoReply,
+    ) {
+        match no_reply {
+            NoReply::NotSent { .. } if self.earlier(request, run).is_some() => {}
+            NoReply::NotSent { .. } => self.erase(host, request).await,
+            NoReply::Lost { .. } => {
+                let lost = Lost { call: sent_call(request, run), since: Instant::now() };
+                self.lost().insert(key(request), lost);
+            }
+        }
+    }
+
+    fn earlier(&self, request: &Request, run: Option<&PluginRun>) -> Option<Earlier> {
+        self.lost().get(&key(request)).map(|lost| lost.seen_by(run))
+    }
+
+    fn lost(&self) -> MutexGuard<'_, HashMap<Place, Lost>> {
+        self.lost.lock().expect("nothing panics under this lock")
+    }
+
+    async fn erase(&self, host: &impl Host, request: &Request) {
+        if request.method().effect() == Effect::Neither {
+            return;
+        }
+        if let Err(error) = host.erase_sent(&sent_call(request, None)).await {
+            Self::report(&self.telemetry, &error);
+        }
+    }
+
+    /// Said once, not with every call.
+    fn report(telemetry: &Telemetry, error: &HostError) {
+        if telemetry.troubled(Trouble::StateDirectory) {
+            let error: &dyn std::error::Error = error;
+            warn!(error, "working without a record of calls under way");
+        }
+    }
+}
+
+fn key(request: &Request) -> Place {
+    (request.volume().clone(), request.path().to_owned())
+}
+
+fn sent_call(request: &Request, plugin: Option<&PluginRun>) -> SentCall {
+    let (volume, path) = key(request);
+    SentCall { volume, method: request.method(), path, plugin: plugin.cloned() }
+}
+
+fn may_still_run(request: &Request, earlier: Method) -> Own {
+    Own::MayStillRun { volume: request.volume().clone(), method: request.method(), earlier }
+}

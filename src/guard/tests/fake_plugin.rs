@@ -1,0 +1,110 @@
+//! A plugin that holds what a plugin holds: its work, which goes on whoever listens, and mounts.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
+
+use crate::facts::call::{Effect, Method, PluginRun};
+use crate::guard::{NoReply, Outcome, Upstream};
+
+#[derive(Clone, Default)]
+pub(super) struct FakePlugin {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    run: u64,
+    away: bool,
+    calls: Vec<Method>,
+    /// Ends the work of this run when dropped.
+    working: Vec<tokio::task::AbortHandle>,
+    mounted: BTreeSet<&'static str>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct FakeCall {
+    pub method: Method,
+    pub work: Duration,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct FakeReply {
+    pub outcome: Outcome,
+}
+
+impl FakePlugin {
+    /// The methods it was asked for, in order.
+    pub(super) fn calls(&self) -> Vec<Method> {
+        self.state.lock().unwrap().calls.clone()
+    }
+
+    pub(super) fn is_mounted(&self) -> bool {
+        !self.state.lock().unwrap().mounted.is_empty()
+    }
+
+    /// Kills it in the middle of whatever it does, and starts it again.
+    pub(super) fn restart(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.run += 1;
+        state.working.drain(..).for_each(|work| work.abort());
+    }
+
+    pub(super) fn go_away(&self) {
+        self.restart();
+        self.state.lock().unwrap().away = true;
+    }
+
+    pub(super) fn come_back(&self) {
+        self.state.lock().unwrap().away = false;
+    }
+}
+
+impl Upstream for FakePlugin {
+    type Call = FakeCall;
+    type Reply = FakeReply;
+
+    fn plugin_run(&self) -> Option<PluginRun> {
+        let state = self.state.lock().unwrap();
+        let run = PluginRun { device: 0, inode: state.run, changed_ns: 0 };
+        (!state.away).then_some(run)
+    }
+
+    async fn forward(&self, call: FakeCall, give_up: Instant) -> Result<FakeReply, NoReply> {
+        while self.state.lock().unwrap().away {
+            if Instant::now() >= give_up {
+                return Err(NoReply::NotSent { why: "no such file".into() });
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        let (answer, answered) = oneshot::channel();
+        let shared = Arc::clone(&self.state);
+        let FakeCall { method, work, outcome } = call;
+        let work = tokio::spawn(async move {
+            sleep(work).await;
+            if outcome == Outcome::Done {
+                let mut state = shared.lock().unwrap();
+                match method.effect() {
+                    Effect::Mounts => state.mounted.insert("/staging"),
+                    Effect::Unmounts => state.mounted.remove("/staging"),
+                    Effect::Neither => false,
+                };
+            }
+            let _ = answer.send(FakeReply { outcome });
+        });
+        {
+            let mut state = self.state.lock().unwrap();
+            state.calls.push(method);
+            state.working.push(work.abort_handle());
+        }
+        answered.await.map_err(|_| NoReply::Lost { why: "broken pipe".into() })
+    }
+
+    fn outcome(reply: &FakeReply) -> Outcome {
+        reply.outcome.clone()
+    }
+}

@@ -1,0 +1,77 @@
+//! Calls that went to the plugin and were not answered yet, one small file each.
+//!
+//! The files must survive the guard's own death and nothing more: a node that went down took the
+//! plugin's work with it. So they are named for the boot, and never fsynced.
+
+#![expect(clippy::disallowed_methods, reason = "host/ is the room that touches files")]
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::HostError;
+use crate::facts::call::SentCall;
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+pub(super) fn record(dir: &Path, call: &SentCall) -> Result<(), HostError> {
+    let text = serde_json::to_vec(call).expect("two names, a path and numbers always serialize");
+    let path = file_of(dir, call)?;
+    match fs::write(&path, &text) {
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => {
+            let parent = path.parent().unwrap_or(dir);
+            fs::create_dir_all(parent)
+                .map_err(|source| HostError::Create { path: parent.into(), source })?;
+            fs::write(&path, &text)
+        }
+        written => written,
+    }
+    .map_err(|source| HostError::Write { path, source })
+}
+
+pub(super) fn erase(dir: &Path, call: &SentCall) -> Result<(), HostError> {
+    let path = file_of(dir, call)?;
+    match fs::remove_file(&path) {
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|source| HostError::Remove { path, source }),
+    }
+}
+
+/// The records of this boot. Those of earlier boots are removed on the way.
+pub(super) fn read_all(dir: &Path) -> Result<Vec<SentCall>, HostError> {
+    let boot = boot_dir(dir)?;
+    for other in list(dir)?.into_iter().filter(|path| *path != boot) {
+        fs::remove_dir_all(&other).map_err(|source| HostError::Remove { path: other, source })?;
+    }
+    let texts = list(&boot)?.into_iter().filter_map(|path| fs::read(path).ok());
+    Ok(texts.filter_map(|text| serde_json::from_slice(&text).ok()).collect())
+}
+
+fn list(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
+    let read = |source| HostError::Read { path: dir.into(), source };
+    match fs::read_dir(dir) {
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries
+            .map_err(read)?
+            .map(|entry| entry.map(|entry| entry.path()).map_err(read))
+            .collect(),
+    }
+}
+
+fn boot_dir(dir: &Path) -> Result<PathBuf, HostError> {
+    let boot = fs::read_to_string(BOOT_ID)
+        .map_err(|source| HostError::Read { path: BOOT_ID.into(), source })?;
+    Ok(dir.join(boot.trim()))
+}
+
+/// A digest names the file: a volume id and a path together may be longer than a file name.
+fn file_of(dir: &Path, call: &SentCall) -> Result<PathBuf, HostError> {
+    let mut hash = Sha256::new();
+    hash.update(call.volume.as_str());
+    hash.update([0]);
+    hash.update(call.path.as_os_str().as_encoded_bytes());
+    let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(boot_dir(dir)?.join(name))
+}

@@ -1,0 +1,108 @@
+//! Health, readiness, metrics and status over plain HTTP.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1::Builder;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::time::sleep;
+use tracing::warn;
+
+use crate::telemetry::Telemetry;
+
+/// Between two tries to bind the port.
+const BIND_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a client may take to send the head of its request.
+const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The `Content-Type` of OpenMetrics text, version 1.0.0.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What the endpoint tells about the calls under way.
+pub trait Status: Send + Sync + 'static {
+    fn status(&self) -> serde_json::Value;
+}
+
+/// Serves `address` for ever. A port that is taken is tried again: it stops no volume.
+pub async fn serve(address: SocketAddr, telemetry: Arc<Telemetry>, status: Arc<dyn Status>) {
+    let listener = bind(address).await;
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(BIND_PAUSE).await;
+            continue;
+        };
+        let (telemetry, status) = (Arc::clone(&telemetry), Arc::clone(&status));
+        let service = service_fn(move |request| {
+            let response = respond(&request, &telemetry, &*status);
+            async move { Ok::<_, Infallible>(response) }
+        });
+        let mut server = Builder::new();
+        server.timer(TokioTimer::new()).header_read_timeout(HEAD_DEADLINE);
+        tokio::spawn(server.serve_connection(TokioIo::new(stream), service));
+    }
+}
+
+async fn bind(address: SocketAddr) -> TcpListener {
+    let mut said = false;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return listener,
+            Err(error) if !said => {
+                let error: &dyn std::error::Error = &error;
+                warn!(error, %address, "cannot serve health and metrics yet");
+                said = true;
+            }
+            Err(_) => {}
+        }
+        sleep(BIND_PAUSE).await;
+    }
+}
+
+fn respond(
+    request: &Request<Incoming>,
+    telemetry: &Telemetry,
+    status: &dyn Status,
+) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n");
+    }
+    match request.uri().path() {
+        // The process lives: that is all kubelet may restart it for.
+        "/healthz" => text(StatusCode::OK, "ok\n"),
+        "/readyz" => ready(telemetry),
+        "/metrics" => match telemetry.exposition() {
+            Ok(metrics) => typed(StatusCode::OK, OPEN_METRICS, metrics),
+            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        },
+        "/status" => typed(StatusCode::OK, "application/json", status.status().to_string()),
+        _ => text(StatusCode::NOT_FOUND, "/healthz /readyz /metrics /status\n"),
+    }
+}
+
+fn ready(telemetry: &Telemetry) -> Response<Full<Bytes>> {
+    let troubles = telemetry.troubles();
+    if troubles.is_empty() {
+        return text(StatusCode::OK, "ok\n");
+    }
+    let names: Vec<_> = troubles.iter().map(|trouble| trouble.name()).collect();
+    text(StatusCode::SERVICE_UNAVAILABLE, &format!("not ready: {}\n", names.join(", ")))
+}
+
+fn text(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    typed(status, "text/plain; charset=utf-8", text.to_owned())
+}
+
+fn typed(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
