@@ -1,5 +1,7 @@
 //! Generates the CSI types. protox compiles the description, so no `protoc` is needed.
 
+#![allow(clippy::disallowed_methods, reason = "a build script writes what it generates")]
+
 use std::{env, path::PathBuf};
 
 /// Requests that carry secrets: their `Debug` is written by hand in `src/csi.rs`.

@@ -4,7 +4,10 @@
 //! words in [`main`] run a program instead. Before the first thread starts, the process enters a
 //! private mount namespace: whatever a test mounts is gone when the last process of it is.
 
+#![allow(clippy::disallowed_methods, reason = "tests act on the node they run on")]
+
 mod support;
+mod wall;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -25,6 +28,6 @@ macro_rules! tests {
 
 fn main() {
     support::namespace::enter();
-    let trials: Vec<Trial> = [support::tests()].into_iter().flatten().collect();
+    let trials: Vec<Trial> = [support::tests(), wall::tests()].into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
