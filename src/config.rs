@@ -75,7 +75,9 @@ pub enum LogFormat {
 pub struct LogLevel(String);
 
 impl LogLevel {
-    fn parse(text: &str) -> Result<Self, String> {
+    /// # Errors
+    /// Says what is wrong with `text`.
+    pub fn parse(text: &str) -> Result<Self, String> {
         match tracing_subscriber::EnvFilter::try_new(text) {
             Ok(_) if !text.trim().is_empty() => Ok(Self(text.to_owned())),
             Ok(_) => Err("a level or target=level pairs".into()),

@@ -1,0 +1,158 @@
+//! The guard as a process: the real binary, in front of the plugin stand-in.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use super::plugin::Plugin;
+
+/// How long anything may take that should happen at once. Generous: the machine is shared.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A running guard, killed when dropped. Its socket, state and log are in a directory of its own.
+#[derive(Debug)]
+pub struct Guard {
+    dir: TempDir,
+    plugin: PathBuf,
+    port: u16,
+    log_level: &'static str,
+    child: Option<Child>,
+}
+
+impl Guard {
+    /// Starts in front of `plugin`, and waits until it listens.
+    pub fn before(plugin: &Plugin) -> Self {
+        let mut guard = Self::idle(plugin.socket());
+        guard.start();
+        guard.wait_until_it_listens();
+        guard
+    }
+
+    /// Not started yet, in front of whoever will listen on `plugin`.
+    pub fn idle(plugin: &Path) -> Self {
+        let dir = tempfile::tempdir().expect("a directory for the guard");
+        // A port that was free a moment ago is as good as can be had.
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let port = port.expect("a free port").port();
+        Self { dir, plugin: plugin.to_owned(), port, log_level: "debug", child: None }
+    }
+
+    #[must_use]
+    pub fn with_log_level(self, log_level: &'static str) -> Self {
+        Self { log_level, ..self }
+    }
+
+    pub fn start(&mut self) {
+        assert!(self.child.is_none(), "it runs already");
+        self.child = Some(self.command(self.socket()).spawn().expect("the guard starts"));
+    }
+
+    /// The command of a guard that listens on `socket`.
+    pub fn command(&self, socket: PathBuf) -> Command {
+        let log = File::options().create(true).append(true).open(self.log_path());
+        let log = log.expect("the log file");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mount-guard"));
+        command
+            .arg("--endpoint")
+            .arg(socket)
+            .arg("--csi-address")
+            .arg(&self.plugin)
+            .args(["--http-endpoint", &format!("127.0.0.1:{}", self.port)])
+            .arg("--state-dir")
+            .arg(self.state_dir())
+            .args(["--log-level", self.log_level])
+            .stdin(Stdio::null())
+            .stderr(log.try_clone().expect("the log file"))
+            .stdout(log);
+        command
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("csi.sock")
+    }
+
+    pub fn state_dir(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    pub fn pid(&self) -> Pid {
+        let child = self.child.as_ref().expect("it runs");
+        Pid::from_raw(child.id().try_into().expect("a pid"))
+    }
+
+    pub fn wait_until_it_listens(&self) {
+        wait_for("the guard listens", || {
+            std::os::unix::net::UnixStream::connect(self.socket()).is_ok()
+        });
+    }
+
+    /// SIGKILL, and the end of it.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("it runs");
+        child.kill().expect("it can be killed");
+        child.wait().expect("it ends");
+    }
+
+    /// SIGTERM.
+    pub fn terminate(&self) {
+        kill(self.pid(), Signal::SIGTERM).expect("it can be told to stop");
+    }
+
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut()?.try_wait().expect("its status can be asked for")
+    }
+
+    pub fn restart(&mut self) {
+        self.kill();
+        self.start();
+        self.wait_until_it_listens();
+    }
+
+    /// GETs `path` from the HTTP endpoint: the status and the body.
+    pub fn get(&self, path: &str) -> std::io::Result<(u16, String)> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: guard\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        Ok((status.unwrap_or_default(), body.to_owned()))
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("the guard's log:\n{}", self.log());
+        }
+    }
+}
+
+/// Waits for something that should happen at once.
+#[track_caller]
+pub fn wait_for(what: &str, happened: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !happened() {
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
