@@ -4,7 +4,10 @@
 //! words in [`main`] run a program instead. Before the first thread starts, the process enters a
 //! private mount namespace: whatever a test mounts is gone when the last process of it is.
 
+mod bench;
 mod support;
+
+use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -23,8 +26,18 @@ macro_rules! tests {
     };
 }
 
-fn main() {
+fn main() -> ExitCode {
     support::namespace::enter();
-    let trials: Vec<Trial> = [support::tests()].into_iter().flatten().collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    let mut words = std::env::args_os().skip(1);
+    match words.next().as_deref().and_then(|word| word.to_str()) {
+        Some("bench") => bench::run(words),
+        Some("bench-plugin") => bench::run_plugin(words),
+        Some("bench-copy") => bench::run_copy(words),
+        _ => run_tests(),
+    }
+}
+
+fn run_tests() -> ExitCode {
+    let trials: Vec<Trial> = [bench::tests(), support::tests()].into_iter().flatten().collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
