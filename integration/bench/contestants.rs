@@ -60,7 +60,7 @@ pub struct Field {
     pub absent: Vec<Absent>,
     pub place: Place,
     // After the proxies, which it outlives.
-    _plugin: Process,
+    plugin: Process,
 }
 
 impl Field {
@@ -82,7 +82,7 @@ impl Field {
                 Err(error) => absent.push(Absent { name, why: error.with_causes() }),
             }
         }
-        Ok(Self { contestants, absent, place, _plugin: plugin })
+        Ok(Self { contestants, absent, place, plugin })
     }
 
     /// Memory of every proxy: when idle, and now.
@@ -93,6 +93,12 @@ impl Field {
                 Ok(MemoryUse { name, idle: proxy.idle, loaded: proxy.process.memory()? })
             })
             .collect()
+    }
+
+    /// What plugin and proxies have used so far.
+    pub fn processor_time(&self) -> Result<Duration, BenchError> {
+        let plugin = self.plugin.processor_time()?;
+        self.contestants.iter().try_fold(plugin, |sum, c| Ok(sum + c.processor_time()?))
     }
 
     pub fn has_guard(&self) -> bool {

@@ -15,6 +15,7 @@ mod error;
 mod gates;
 mod growth;
 mod guard;
+mod machine;
 mod messages;
 mod plugin;
 mod process;
@@ -34,16 +35,24 @@ use arguments::{Arguments, Format};
 use contestants::Field;
 use error::BenchError;
 use guard::GuardAlone;
-use report::Report;
+use machine::Reading;
+use report::{Conditions, Report};
 
 pub use copy::run as run_copy;
 pub use plugin::run as run_plugin;
 
 pub fn tests() -> Vec<libtest_mimic::Trial> {
-    [elf::tests(), gates::tests(), rounds::tests(), smoke::tests(), statistics::tests()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        elf::tests(),
+        gates::tests(),
+        machine::tests(),
+        rounds::tests(),
+        smoke::tests(),
+        statistics::tests(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// `integration bench`: measures and prints. Exit 0: passed, 1: failed, 3: inconclusive.
@@ -67,7 +76,9 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
 async fn measure(arguments: &Arguments) -> Result<Report, BenchError> {
     let plan = arguments.plan();
     let mut field = Field::start(&arguments.guard).await?;
+    let before = Reading::take(&field)?;
     let batches = rounds::run(&field, &plan).await?;
+    let others_share = Reading::take(&field)?.share_of_others_since(&before);
     let memory = field.memory()?;
     let has_guard = field.has_guard();
     // Idle ones too would wake up now and then beside what comes next.
@@ -76,5 +87,5 @@ async fn measure(arguments: &Arguments) -> Result<Report, BenchError> {
         true => Some(GuardAlone::measure(&arguments.guard, &field.place, &plan).await?),
         false => None,
     };
-    Ok(Report::new(&plan, batches, memory, field.absent, guard))
+    Ok(Report::new(Conditions::read(&plan, others_share), batches, memory, field.absent, guard))
 }

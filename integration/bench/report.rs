@@ -34,6 +34,8 @@ pub struct Conditions {
     /// Numbers of a debug build say nothing about the product.
     pub debug_build: bool,
     pub pinned: bool,
+    /// What others took of the processors during the rounds.
+    pub others_share: f64,
 }
 
 /// One contestant in one scenario. Ratios and what is added: medians over the rounds, each
@@ -56,7 +58,7 @@ pub struct Row {
 
 impl Report {
     pub fn new(
-        plan: &Plan,
+        conditions: Conditions,
         mut batches: Batches,
         memory: Vec<MemoryUse>,
         absent: Vec<Absent>,
@@ -64,11 +66,10 @@ impl Report {
     ) -> Self {
         let rows: Vec<Row> = SCENARIOS.into_iter().flat_map(|s| rows(s, &mut batches)).collect();
         let gates = gates::judge(&rows, guard.as_ref());
-        let verdict = match plan.quick {
+        let verdict = match conditions.quick {
             true => gates::quick_verdict(&rows, guard.as_ref()),
             false => gates::verdict(gates::noise(&rows), &gates),
         };
-        let conditions = Conditions::read(plan);
         Self { conditions, rows, memory, absent, guard, gates, verdict }
     }
 
@@ -78,7 +79,7 @@ impl Report {
 }
 
 impl Conditions {
-    fn read(plan: &Plan) -> Self {
+    pub fn read(plan: &Plan, others_share: f64) -> Self {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
             quick: plan.quick,
@@ -89,6 +90,7 @@ impl Conditions {
             kernel: kernel.trim().to_owned(),
             debug_build: cfg!(debug_assertions),
             pinned: false,
+            others_share,
         }
     }
 }

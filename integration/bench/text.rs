@@ -7,6 +7,9 @@ use super::gates::{Verdict, noise};
 use super::guard::GuardAlone;
 use super::report::{Report, Row};
 
+/// Above this share of the processors for others, a proxy waits for its turn often enough to show.
+const STILL: f64 = 0.05;
+
 pub fn render(report: &Report) -> String {
     let mut text = String::new();
     write_all(&mut text, report).expect("a string takes what is written");
@@ -24,6 +27,12 @@ fn write_all(text: &mut String, report: &Report) -> std::fmt::Result {
         now.processors,
         now.kernel,
         if now.debug_build { "; DEBUG BUILD" } else { "" },
+    )?;
+    writeln!(
+        text,
+        "others used {:.0} % of the processors meanwhile{}",
+        now.others_share * 100.0,
+        if now.others_share > STILL { ": too much for good numbers" } else { "" },
     )?;
     writeln!(
         text,
