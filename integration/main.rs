@@ -6,8 +6,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests act on the node they run on")]
 
+mod bench;
 mod support;
 mod wall;
+
+use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -26,8 +29,19 @@ macro_rules! tests {
     };
 }
 
-fn main() {
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    match words.next().as_deref().and_then(|word| word.to_str()) {
+        Some("bench") => bench::run(words),
+        Some("bench-plugin") => bench::run_plugin(words),
+        Some("bench-copy") => bench::run_copy(words),
+        _ => run_tests(),
+    }
+}
+
+fn run_tests() -> ExitCode {
     support::namespace::enter();
-    let trials: Vec<Trial> = [support::tests(), wall::tests()].into_iter().flatten().collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    let trials = [bench::tests(), support::tests(), wall::tests()];
+    let trials: Vec<Trial> = trials.into_iter().flatten().collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
