@@ -1,10 +1,13 @@
 //! Every test that needs sockets, devices or a guest, and the programs such tests start.
 //!
 //! `integration [TESTS]` runs tests (libtest's arguments); `integration plugin …` and the other
-//! words in [`main`] run a program instead. Before the first thread starts, the process enters a
-//! private mount namespace: whatever a test mounts is gone when the last process of it is.
+//! words in [`main`] run a program instead, in the mount namespace it was started in. Before the
+//! first thread starts, the process of the tests enters a private one: whatever a test mounts is
+//! gone when the last process of it is.
 
 mod support;
+
+use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -23,8 +26,15 @@ macro_rules! tests {
     };
 }
 
-fn main() {
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        Some("plugin") => support::plugin::program::main(std::env::args().skip(1)),
+        _ => run_tests(),
+    }
+}
+
+fn run_tests() -> ExitCode {
     support::namespace::enter();
     let trials: Vec<Trial> = [support::tests()].into_iter().flatten().collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
