@@ -2,10 +2,12 @@
 
 pub mod csi;
 pub mod disk;
+pub mod kubelet;
 pub mod mounts;
 pub mod namespace;
 pub mod plugin;
 pub mod rpc;
+pub mod scene;
 mod tests;
 
 pub fn tests() -> Vec<libtest_mimic::Trial> {
