@@ -1,14 +1,16 @@
 //! Every test that needs sockets, devices or a guest, and the programs such tests start.
 //!
 //! `integration [TESTS]` runs tests (libtest's arguments); `integration plugin …` and the other
-//! words in [`main`] run a program instead. Before the first thread starts, the process enters a
-//! private mount namespace: whatever a test mounts is gone when the last process of it is.
+//! words in [`main`] run a program instead, in the mount namespace it was started in. Before the
+//! first thread starts, the process of the tests enters a private one: whatever a test mounts is
+//! gone when the last process of it is.
 
 #![allow(clippy::disallowed_methods, reason = "tests act on the node they run on")]
 
 mod bench;
 mod support;
 mod wall;
+mod wire;
 
 use std::process::ExitCode;
 
@@ -32,6 +34,8 @@ macro_rules! tests {
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     match words.next().as_deref().and_then(|word| word.to_str()) {
+        Some("plugin") => support::plugin::program::main(std::env::args().skip(1)),
+        Some("panic-with-a-secret") => wire::panic_with_a_secret(),
         Some("bench") => bench::run(words),
         Some("bench-plugin") => bench::run_plugin(words),
         Some("bench-copy") => bench::run_copy(words),
@@ -41,7 +45,10 @@ fn main() -> ExitCode {
 
 fn run_tests() -> ExitCode {
     support::namespace::enter();
-    let trials = [bench::tests(), support::tests(), wall::tests()];
+    let trials = [bench::tests(), support::tests(), wall::tests(), wire::tests()];
     let trials: Vec<Trial> = trials.into_iter().flatten().collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    let mut arguments = Arguments::from_args();
+    // Most tests wait most of the time.
+    arguments.test_threads.get_or_insert(6);
+    libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -5,16 +5,15 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
+use http::HeaderMap;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::plugin::Plugin;
-
-/// How long anything may take that should happen at once. Generous: the machine is shared.
-const PATIENCE: Duration = Duration::from_secs(10);
+use super::rpc::{Answer, call_once};
+use super::scene::wait_for;
 
 /// A running guard, killed when dropped. Its socket, state and log are in a directory of its own.
 #[derive(Debug)]
@@ -41,12 +40,11 @@ impl Guard {
         // A port that was free a moment ago is as good as can be had.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let port = port.expect("a free port").port();
-        Self { dir, plugin: plugin.to_owned(), port, log_level: "debug", child: None }
+        Self { dir, plugin: plugin.to_owned(), port, log_level: "info", child: None }
     }
 
-    #[must_use]
-    pub fn with_log_level(self, log_level: &'static str) -> Self {
-        Self { log_level, ..self }
+    pub fn set_log_level(&mut self, log_level: &'static str) {
+        self.log_level = log_level;
     }
 
     pub fn start(&mut self) {
@@ -76,6 +74,14 @@ impl Guard {
 
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("csi.sock")
+    }
+
+    /// One call on a connection of its own, without metadata.
+    ///
+    /// # Errors
+    /// Where nobody listens.
+    pub async fn ask(&self, path: &str, message: &[u8]) -> std::io::Result<Answer> {
+        call_once(&self.socket(), path, &HeaderMap::new(), message).await
     }
 
     pub fn state_dir(&self) -> PathBuf {
@@ -144,15 +150,5 @@ impl Drop for Guard {
         if std::thread::panicking() {
             eprintln!("the guard's log:\n{}", self.log());
         }
-    }
-}
-
-/// Waits for something that should happen at once.
-#[track_caller]
-pub fn wait_for(what: &str, happened: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !happened() {
-        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }

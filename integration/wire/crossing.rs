@@ -53,7 +53,8 @@ fn a_conversation_goes_both_ways_at_once() {
 fn metadata_crosses_both_ways() {
     let (_dir, _plugin, guard) = plugin_and_guard();
     let mut headers = HeaderMap::new();
-    for (name, value) in [("x-plain", "a"), ("x-plain", "b"), ("x-raw-bin", "AAH/"), ("x-empty", "")]
+    for (name, value) in
+        [("x-plain", "a"), ("x-plain", "b"), ("x-raw-bin", "AAH/"), ("x-empty", "")]
     {
         headers.append(name, HeaderValue::from_static(value));
     }
@@ -69,7 +70,7 @@ fn nothing_is_added_to_an_answer() {
     let (_dir, plugin, guard) = plugin_and_guard();
     plugin.script().always(Method::Probe, None, Act::fail(Status::internal("no")));
     for path in [Method::Probe.path(), Method::GetInfo.path(), "/test.Echo/Reply"] {
-        let answer = run(call_once(&guard.socket(), path, &HeaderMap::new(), b"")).unwrap();
+        let answer = run(guard.ask(path, b"")).unwrap();
         for name in ["date", "server", "content-length", "via"] {
             assert!(!answer.headers.contains_key(name), "{path}: {name}");
         }
@@ -82,7 +83,8 @@ fn a_deadline_crosses_and_is_shortened_by_a_wait() {
         http::HeaderName::from_static("grpc-timeout"),
         HeaderValue::from_static("60000m"),
     )]);
-    let ask = || call_once(&guard.socket(), Method::GetInfo.path(), &headers, b"");
+    let socket = guard.socket();
+    let ask = || call_once(&socket, Method::GetInfo.path(), &headers, b"");
     run(ask()).unwrap();
     plugin.stop();
     run(async {
@@ -171,8 +173,8 @@ fn many_calls_share_a_connection_and_none_waits() {
         }
         sleep(Duration::from_millis(500)).await;
         let start = Instant::now();
-        let probe = call_once(&guard.socket(), Method::Probe.path(), &HeaderMap::new(), b"");
-        assert_eq!(probe.await.unwrap().status().code(), Code::Ok);
+        let probe = guard.ask(Method::Probe.path(), b"").await.unwrap();
+        assert_eq!(probe.status().code(), Code::Ok);
         assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
         for call in calls {
             assert_eq!(call.await.unwrap().status().code(), Code::Ok);

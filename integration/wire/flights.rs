@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
 use mount_guard::csi;
 use prost::Message;
 use tokio::time::{Instant, sleep};
@@ -15,7 +14,6 @@ use crate::support::disk::LoopDisk;
 use crate::support::guard::Guard;
 use crate::support::kubelet::{Belief, Kubelet};
 use crate::support::plugin::{Act, Method};
-use crate::support::rpc::call_once;
 use crate::support::run;
 use crate::support::scene::{POD, Scene, VOLUME};
 
@@ -97,9 +95,10 @@ impl Guarded {
     fn assert_no_leak(&self, case: &str) {
         let leaks = self.scene.kubelet.would_leak();
         assert!(leaks.is_empty(), "{case}: kubelet has forgotten {leaks:?}");
-        let delete = self.scene.kubelet.retry(6, async || {
-            self.scene.kubelet.delete_pod(POD, &self.scene.volume).await
-        });
+        let delete = self
+            .scene
+            .kubelet
+            .retry(6, async || self.scene.kubelet.delete_pod(POD, &self.scene.volume).await);
         run(delete).unwrap();
         assert!(self.scene.staged().is_empty(), "{case}: something is left mounted");
         let most = self.scene.plugin.counts().most_at_work(VOLUME);
@@ -132,9 +131,7 @@ fn loop_the_same_call_twice() {
 fn loop_case_122_the_same_call_ten_times() {
     let it = Guarded::new();
     it.slow(Method::Stage, Duration::from_secs(1));
-    let results = run(async {
-        futures_util::future::join_all((0..10).map(|_| it.stage())).await
-    });
+    let results = run(async { futures_util::future::join_all((0..10).map(|_| it.stage())).await });
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     assert_eq!(it.asked(Method::Stage), 1, "though map entries came in another order each time");
     it.assert_no_leak("the same call ten times");
@@ -144,9 +141,7 @@ fn loop_case_6_twenty_stages_of_a_staged_volume() {
     let it = Guarded::new();
     run(it.stage()).unwrap();
     let checks = it.scene.plugin.counts().ran("fsck");
-    let results = run(async {
-        futures_util::future::join_all((0..20).map(|_| it.stage())).await
-    });
+    let results = run(async { futures_util::future::join_all((0..20).map(|_| it.stage())).await });
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     assert_eq!(it.scene.plugin.counts().ran("fsck"), checks);
     it.assert_no_leak("twenty stages of a staged volume");
@@ -338,14 +333,12 @@ fn volumes_do_not_wait_for_each_other() {
     let guard = Guard::before(&plugin);
     plugin.script().once(Method::Stage, Some("slow"), Act::slow_before(Duration::from_secs(3)));
     run(async {
-        let socket = guard.socket();
-        let (slow, quick) = (stage_bytes("slow"), stage_bytes("quick"));
-        let headers = HeaderMap::new();
         let start = Instant::now();
-        let slow = call_once(&socket, Method::Stage.path(), &headers, &slow);
+        let (slow, quick) = (stage_bytes("slow"), stage_bytes("quick"));
+        let slow = guard.ask(Method::Stage.path(), &slow);
         let quick = async {
             plugin_is_at_work(&plugin).await;
-            call_once(&socket, Method::Stage.path(), &headers, &quick).await.unwrap();
+            guard.ask(Method::Stage.path(), &quick).await.unwrap();
             start.elapsed()
         };
         let (_, quick) = tokio::join!(slow, quick);

@@ -8,6 +8,8 @@ mod sameness;
 mod secrets;
 mod sockets;
 
+pub use secrets::panic_with_a_secret;
+
 pub fn tests() -> Vec<libtest_mimic::Trial> {
     [
         authority::tests(),

@@ -6,10 +6,11 @@ use http::HeaderMap;
 use tonic::Code;
 
 use super::flights::stage_bytes;
-use crate::support::guard::{Guard, wait_for};
+use crate::support::guard::Guard;
 use crate::support::plugin::{Act, Method, Plugin};
 use crate::support::rpc::call_once;
 use crate::support::run;
+use crate::support::scene::wait_for;
 
 pub fn tests() -> Vec<libtest_mimic::Trial> {
     crate::tests![
@@ -21,9 +22,7 @@ pub fn tests() -> Vec<libtest_mimic::Trial> {
 }
 
 async fn probe(guard: &Guard) -> Code {
-    let answer =
-        call_once(&guard.socket(), Method::Probe.path(), &HeaderMap::new(), b"").await.unwrap();
-    answer.status().code()
+    guard.ask(Method::Probe.path(), b"").await.unwrap().status().code()
 }
 
 fn case_116_probes_are_quick_beside_forty_slow_stages() {
@@ -78,10 +77,9 @@ fn metrics_count_calls_by_fixed_names() {
         probe(&guard).await;
         for name in 0..50 {
             let path = format!("/made.up.Service{name}/Method");
-            call_once(&guard.socket(), &path, &HeaderMap::new(), b"").await.unwrap();
+            guard.ask(&path, b"").await.unwrap();
         }
-        let stage = stage_bytes("pvc-unknown");
-        call_once(&guard.socket(), Method::Stage.path(), &HeaderMap::new(), &stage).await.unwrap();
+        guard.ask(Method::Stage.path(), &stage_bytes("pvc-unknown")).await.unwrap();
     });
     let (status, metrics) = guard.get("/metrics").unwrap();
     assert_eq!(status, 200);

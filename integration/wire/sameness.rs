@@ -119,12 +119,13 @@ fn loop_a_volumes_whole_life_is_the_same() {
         volume_id: volume_id.clone(),
         volume_path: volume_path.clone(),
         staging_target_path: text(&staging),
+        capacity_range: Some(csi::CapacityRange { required_bytes: 1, limit_bytes: 0 }),
+        volume_capability: stage_of(VOLUME).volume_capability,
         ..Default::default()
     };
     let unpublish =
         csi::NodeUnpublishVolumeRequest { volume_id: volume_id.clone(), target_path: volume_path };
-    let unstage =
-        csi::NodeUnstageVolumeRequest { volume_id, staging_target_path: text(&staging) };
+    let unstage = csi::NodeUnstageVolumeRequest { volume_id, staging_target_path: text(&staging) };
     for (method, message) in [
         (Method::GetPluginInfo, vec![]),
         (Method::GetPluginCapabilities, vec![]),
@@ -163,7 +164,9 @@ fn every_method_that_fails_fails_the_same() {
             let message = format!("code {code}: gr\u{f6}\u{df}er %41 \n of {method:?}");
             let mut status = Status::with_details(Code::from(code), message, details);
             status.metadata_mut().insert("x-where", "here".parse().unwrap());
-            status.metadata_mut().insert_bin("x-what-bin", tonic::metadata::MetadataValue::from_bytes(b"\0\xff"));
+            status
+                .metadata_mut()
+                .insert_bin("x-what-bin", tonic::metadata::MetadataValue::from_bytes(b"\0\xff"));
             plugin.script().times(2, method, None, Act::fail(status));
             let answer = compare(&plugin, &guard, method.path(), &request(method));
             assert_eq!(answer.status().code(), Code::from(code));
@@ -172,7 +175,6 @@ fn every_method_that_fails_fails_the_same() {
         let mut act = Act::default();
         act.headers.insert("x-head", "1".parse().unwrap());
         act.trailers.insert("x-tail-bin", "AAEC".parse().unwrap());
-        act.instead = None;
         plugin.script().times(2, method, None, act);
         compare(&plugin, &guard, method.path(), &request(method));
     }
@@ -202,8 +204,7 @@ fn malformed_calls_are_refused_by_the_plugin_itself() {
     let mut without_capability = stage_of("pvc-1");
     without_capability.volume_capability = None;
     for request in [without_path, without_capability] {
-        let answer =
-            compare(&plugin, &guard, Method::Stage.path(), &request.encode_to_vec());
+        let answer = compare(&plugin, &guard, Method::Stage.path(), &request.encode_to_vec());
         assert_eq!(answer.status().code(), Code::InvalidArgument);
     }
     for method in [Method::Stage, Method::Unstage, Method::Publish, Method::Unpublish] {
@@ -247,8 +248,7 @@ fn case_127_unknown_services_methods_and_fields_cross() {
 
 fn controller_calls_cross() {
     let (_dir, plugin, guard) = plugin_and_guard();
-    let answer =
-        compare(&plugin, &guard, "/csi.v1.Controller/ControllerGetCapabilities", b"");
+    let answer = compare(&plugin, &guard, "/csi.v1.Controller/ControllerGetCapabilities", b"");
     assert_eq!(answer.status().code(), Code::Ok);
     let answer = compare(&plugin, &guard, "/csi.v1.Controller/CreateVolume", b"\x0a\x04name");
     assert_eq!(&answer.messages()[0][..], b"\x0a\x04name");
@@ -268,8 +268,7 @@ fn a_status_message_of_100_kib_crosses() {
     let fsck = "\u{e9}xt4 inode 12 has imagic flag set.  \n".repeat(2800);
     for method in [Method::Stage, Method::Probe] {
         plugin.script().times(2, method, None, Act::fail(Status::internal(fsck.clone())));
-        let answer =
-            compare(&plugin, &guard, method.path(), &stage_of("pvc-1").encode_to_vec());
+        let answer = compare(&plugin, &guard, method.path(), &stage_of("pvc-1").encode_to_vec());
         assert!(answer.status().message().len() >= 100 << 10);
     }
 }
@@ -278,8 +277,7 @@ fn header_lists_of_many_mib_cross() {
     let (_dir, plugin, guard) = plugin_and_guard();
     let message = "%".repeat(4 << 20);
     plugin.script().times(2, Method::Stage, None, Act::fail(Status::internal(message)));
-    let answer =
-        compare(&plugin, &guard, Method::Stage.path(), &stage_of("pvc-1").encode_to_vec());
+    let answer = compare(&plugin, &guard, Method::Stage.path(), &stage_of("pvc-1").encode_to_vec());
     assert_eq!(answer.status().message().len(), 4 << 20);
 }
 

@@ -5,14 +5,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use http::HeaderMap;
 use mount_guard::csi;
 use prost::Message;
 use tonic::Status;
 
 use crate::support::guard::Guard;
 use crate::support::plugin::{Act, Method, Plugin};
-use crate::support::rpc::{Answer, call_once};
+use crate::support::rpc::Answer;
 use crate::support::run;
 
 pub fn tests() -> Vec<libtest_mimic::Trial> {
@@ -81,11 +80,12 @@ fn requests() -> Vec<(Method, Vec<u8>)> {
 fn case_124_secrets_are_nowhere_to_be_found() {
     let dir = tempfile::tempdir().unwrap();
     let mut plugin = Plugin::start(dir.path());
-    let mut guard = Guard::idle(plugin.socket()).with_log_level("trace");
+    let mut guard = Guard::idle(plugin.socket());
+    guard.set_log_level("trace");
     guard.start();
     guard.wait_until_it_listens();
     let ask = |method: Method, message: &[u8]| -> Answer {
-        run(call_once(&guard.socket(), method.path(), &HeaderMap::new(), message)).unwrap()
+        run(guard.ask(method.path(), message)).unwrap()
     };
     let mut answers = Vec::new();
     for (method, message) in requests() {
@@ -97,14 +97,12 @@ fn case_124_secrets_are_nowhere_to_be_found() {
     plugin.script().once(Method::Stage, None, Act::slow_before(Duration::from_secs(2)));
     let (stage, publish) = (&requests()[0].1, &requests()[1].1);
     run(async {
-        let socket = guard.socket();
-        let headers = HeaderMap::new();
         let (one, two, busy, ()) = tokio::join!(
-            call_once(&socket, Method::Stage.path(), &headers, stage),
-            call_once(&socket, Method::Stage.path(), &headers, stage),
+            guard.ask(Method::Stage.path(), stage),
+            guard.ask(Method::Stage.path(), stage),
             async {
                 tokio::time::sleep(Duration::from_millis(500)).await;
-                call_once(&socket, Method::Publish.path(), &headers, publish).await
+                guard.ask(Method::Publish.path(), publish).await
             },
             async {
                 tokio::time::sleep(Duration::from_millis(1000)).await;
@@ -139,7 +137,10 @@ fn state_holds_no_secret(dir: &Path) {
                 path if path.is_dir() => dirs.push(path),
                 path => {
                     files += 1;
-                    assert_no_secret(&String::from_utf8_lossy(&std::fs::read(path).unwrap()), "state");
+                    assert_no_secret(
+                        &String::from_utf8_lossy(&std::fs::read(path).unwrap()),
+                        "state",
+                    );
                 }
             }
         }

@@ -9,10 +9,11 @@ use http::HeaderMap;
 use tonic::Code;
 
 use super::flights::stage_bytes;
-use crate::support::guard::{Guard, wait_for};
+use crate::support::guard::Guard;
 use crate::support::plugin::{Act, Method, Plugin};
 use crate::support::rpc::call_once;
 use crate::support::run;
+use crate::support::scene::wait_for;
 
 pub fn tests() -> Vec<libtest_mimic::Trial> {
     crate::tests![
@@ -94,8 +95,8 @@ fn case_111_nobody_is_answered_before_the_plugin_is() {
     assert!(!guard.socket().exists());
     let plugin = Plugin::start_delayed(dir.path(), Duration::from_millis(500));
     guard.wait_until_it_listens();
-    let info = call_once(&guard.socket(), Method::GetInfo.path(), &HeaderMap::new(), b"");
-    assert_eq!(run(info).unwrap().status().code(), Code::Ok);
+    let info = run(guard.ask(Method::GetInfo.path(), b"")).unwrap();
+    assert_eq!(info.status().code(), Code::Ok);
     assert_eq!(plugin.counts().asked(Method::GetInfo), 1);
 }
 
@@ -181,8 +182,7 @@ fn a_state_directory_that_is_a_file_stops_nobody() {
     std::fs::write(guard.state_dir(), "no directory").unwrap();
     guard.start();
     guard.wait_until_it_listens();
-    let stage = stage_bytes("pvc-unknown");
-    let answer = run(call_once(&guard.socket(), Method::Stage.path(), &HeaderMap::new(), &stage));
+    let answer = run(guard.ask(Method::Stage.path(), &stage_bytes("pvc-unknown")));
     assert_eq!(answer.unwrap().status().code(), Code::NotFound, "the plugin's own answer");
     let (status, text) = guard.get("/readyz").unwrap();
     assert_eq!((status, text.as_str()), (503, "not ready: state_directory\n"));
@@ -206,15 +206,11 @@ fn a_stopping_guard_lets_a_call_finish() {
     plugin.script().once(Method::Stage, None, Act::slow_before(Duration::from_secs(2)));
     run(async {
         let stage = stage_bytes("pvc-1");
-        let headers = HeaderMap::new();
-        let (answer, ()) = tokio::join!(
-            call_once(&guard.socket(), Method::Stage.path(), &headers, &stage),
-            async {
-                tokio::time::sleep(Duration::from_millis(500)).await;
-                guard.terminate();
-                wait_for("no new callers", || !guard.socket().exists());
-            }
-        );
+        let (answer, ()) = tokio::join!(guard.ask(Method::Stage.path(), &stage), async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            guard.terminate();
+            wait_for("no new callers", || !guard.socket().exists());
+        });
         assert_eq!(answer.unwrap().status().code(), Code::NotFound, "the plugin's own answer");
     });
     wait_for("the end", || std::fs::metadata(format!("/proc/{}/exe", guard.pid())).is_err());
@@ -229,14 +225,10 @@ fn a_stopping_guard_does_not_wait_for_ever() {
     let start = Instant::now();
     run(async {
         let stage = stage_bytes("pvc-1");
-        let headers = HeaderMap::new();
-        let (answer, ()) = tokio::join!(
-            call_once(&guard.socket(), Method::Stage.path(), &headers, &stage),
-            async {
-                tokio::time::sleep(Duration::from_millis(500)).await;
-                guard.terminate();
-            }
-        );
+        let (answer, ()) = tokio::join!(guard.ask(Method::Stage.path(), &stage), async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            guard.terminate();
+        });
         let status = answer.unwrap().status();
         assert_eq!(status.code(), Code::Unavailable);
         assert!(status.message().contains("while the guard restarts"), "{}", status.message());

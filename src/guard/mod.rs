@@ -13,9 +13,11 @@ mod sent;
 mod tests;
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{info, warn};
@@ -182,38 +184,38 @@ impl<U: Upstream, H: Host> Guard<U, H> {
     /// Flies, and lands whatever happens: a panic on the way is a call whose outcome is unknown.
     async fn take_off(self: Arc<Self>, seat: Seat<U::Reply>, request: Request, wire: U::Call) {
         let run = self.upstream.plugin_run();
-        let flight = {
-            let (guard, request) = (Arc::clone(&self), request.clone());
-            tokio::spawn(async move { guard.fly(&request, wire).await })
-        };
-        match flight.await {
+        let flight = self.fly(&request, wire, run.as_ref());
+        match AssertUnwindSafe(flight).catch_unwind().await {
             Ok(answer) => seat.land(answer),
-            Err(panic) => {
-                let lost = NoReply::Lost { why: panic.to_string() };
-                self.sent.unanswered(&self.host, &request, run.as_ref(), &lost).await;
+            Err(_) => {
+                let lost = NoReply::Lost { why: "panic".into() };
+                self.sent.unanswered(&self.host, &request, run.as_ref(), &lost);
                 drop(seat);
             }
         }
     }
 
     /// The way of one call, from the first look to the last.
-    async fn fly(&self, request: &Request, wire: U::Call) -> Answer<U::Reply> {
-        let run = self.upstream.plugin_run();
-        if let Some(refusal) = self.sent.forbids(request, run.as_ref()) {
+    async fn fly(
+        &self,
+        request: &Request,
+        wire: U::Call,
+        run: Option<&PluginRun>,
+    ) -> Answer<U::Reply> {
+        if let Some(refusal) = self.sent.forbids(request, run) {
             return Answer::Own(refusal);
         }
-        self.sent.record(&self.host, request, run.as_ref()).await;
+        self.sent.record(&self.host, request, run).await;
         match self.upstream.forward(wire, Instant::now() + PLUGIN_WAIT).await {
             Ok(reply) => {
-                let now = self.upstream.plugin_run();
-                let outcome = U::outcome(&reply);
-                match self.sent.answered(&self.host, request, now.as_ref(), &outcome).await {
+                let run = || self.upstream.plugin_run();
+                match self.sent.answered(&self.host, request, run, &U::outcome(&reply)) {
                     Some(own) => Answer::Own(own),
                     None => Answer::Plugin(reply),
                 }
             }
             Err(no_reply) => {
-                self.sent.unanswered(&self.host, request, run.as_ref(), &no_reply).await;
+                self.sent.unanswered(&self.host, request, run, &no_reply);
                 Answer::Own(Own::no_reply(request, no_reply))
             }
         }

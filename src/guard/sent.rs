@@ -62,7 +62,7 @@ impl Sent {
 
     /// Why `request` must not be sent now, if so.
     pub(super) fn forbids(&self, request: &Request, run: Option<&PluginRun>) -> Option<Own> {
-        let earlier = self.earlier(request, run)?;
+        let earlier = self.earlier(request, || run.cloned())?;
         if earlier::may_send(earlier, request.method()) {
             return None;
         }
@@ -89,15 +89,15 @@ impl Sent {
     }
 
     /// Takes in the plugin's answer; says what to answer instead, where it must not be passed on.
-    pub(super) async fn answered(
+    pub(super) fn answered(
         &self,
         host: &impl Host,
         request: &Request,
-        run: Option<&PluginRun>,
+        run: impl Fn() -> Option<PluginRun>,
         outcome: &Outcome,
     ) -> Option<Own> {
         let Some(earlier) = self.earlier(request, run) else {
-            self.erase(host, request).await;
+            self.erase(host, request);
             return None;
         };
         let method = request.method();
@@ -106,7 +106,7 @@ impl Sent {
         match (ruling, outcome) {
             (Ruling::PassAndSettle, _) => {
                 self.lost().remove(&key(request));
-                self.erase(host, request).await;
+                self.erase(host, request);
                 None
             }
             (Ruling::Pass, _) => None,
@@ -123,7 +123,7 @@ impl Sent {
     }
 
     /// Takes in that there is no answer from the plugin that ran as `run`.
-    pub(super) async fn unanswered(
+    pub(super) fn unanswered(
         &self,
         host: &impl Host,
         request: &Request,
@@ -131,8 +131,8 @@ impl Sent {
         no_reply: &NoReply,
     ) {
         match no_reply {
-            NoReply::NotSent { .. } if self.earlier(request, run).is_some() => {}
-            NoReply::NotSent { .. } => self.erase(host, request).await,
+            NoReply::NotSent { .. } if self.lost().contains_key(&key(request)) => {}
+            NoReply::NotSent { .. } => self.erase(host, request),
             NoReply::Lost { .. } => {
                 let lost = Lost { call: sent_call(request, run), since: Instant::now() };
                 self.lost().insert(key(request), lost);
@@ -140,20 +140,17 @@ impl Sent {
         }
     }
 
-    fn earlier(&self, request: &Request, run: Option<&PluginRun>) -> Option<Earlier> {
-        self.lost().get(&key(request)).map(|lost| lost.seen_by(run))
+    fn earlier(&self, request: &Request, run: impl Fn() -> Option<PluginRun>) -> Option<Earlier> {
+        self.lost().get(&key(request)).map(|lost| lost.seen_by(run().as_ref()))
     }
 
     fn lost(&self) -> MutexGuard<'_, HashMap<Place, Lost>> {
         self.lost.lock().expect("nothing panics under this lock")
     }
 
-    async fn erase(&self, host: &impl Host, request: &Request) {
-        if request.method().effect() == Effect::Neither {
-            return;
-        }
-        if let Err(error) = host.erase_sent(&sent_call(request, None)).await {
-            Self::report(&self.telemetry, &error);
+    fn erase(&self, host: &impl Host, request: &Request) {
+        if request.method().effect() != Effect::Neither {
+            host.erase_sent(&sent_call(request, None));
         }
     }
 

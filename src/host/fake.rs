@@ -32,8 +32,12 @@ impl FakeHost {
         Self { node: Arc::clone(&self.node), killed: Arc::default() }
     }
 
+    fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
+    }
+
     async fn reach_node(&self) -> Result<&FakeNode, HostError> {
-        if self.killed.load(Ordering::Relaxed) {
+        if self.is_killed() {
             std::future::pending::<()>().await;
         }
         if self.node.read_only.load(Ordering::Relaxed) {
@@ -46,16 +50,18 @@ impl FakeHost {
 
 impl Host for FakeHost {
     async fn record_sent(&self, call: &SentCall) -> Result<(), HostError> {
-        self.erase_sent(call).await?;
-        self.node.sent.lock().unwrap().push(call.clone());
+        let node = self.reach_node().await?;
+        self.erase_sent(call);
+        node.sent.lock().unwrap().push(call.clone());
         Ok(())
     }
 
-    async fn erase_sent(&self, call: &SentCall) -> Result<(), HostError> {
-        let node = self.reach_node().await?;
+    fn erase_sent(&self, call: &SentCall) {
+        if self.is_killed() || self.node.read_only.load(Ordering::Relaxed) {
+            return;
+        }
         let other = |kept: &SentCall| (&kept.volume, &kept.path) != (&call.volume, &call.path);
-        node.sent.lock().unwrap().retain(other);
-        Ok(())
+        self.node.sent.lock().unwrap().retain(other);
     }
 
     async fn read_sent(&self) -> Result<Vec<SentCall>, HostError> {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::{Host, HostError, sent};
@@ -14,48 +15,83 @@ use crate::facts::call::SentCall;
 /// guard forgetful; at double, a hung one would be felt in every call.
 const STATE_DEADLINE: Duration = Duration::from_secs(1);
 
+/// How many records may wait for a disk that does not answer: more than a node has volumes.
+const MAX_BACKLOG: usize = 1024;
+
 /// This node.
 pub struct LinuxHost {
     sent: PathBuf,
+    writer: mpsc::Sender<Order>,
+}
+
+/// What the writer of records does, in the order it was told.
+enum Order {
+    Record(SentCall, oneshot::Sender<Result<(), HostError>>),
+    Erase(SentCall),
 }
 
 impl LinuxHost {
     /// Keeps its records under `state_dir`, which is created when first needed.
     #[must_use]
     pub fn new(state_dir: &Path) -> Self {
-        Self { sent: state_dir.join("sent") }
+        let sent = state_dir.join("sent");
+        let (writer, orders) = mpsc::channel(MAX_BACKLOG);
+        let dir = sent.clone();
+        // A thread of its own, since a file may block; one thread, since order matters. It ends
+        // with the last sender.
+        std::thread::spawn(move || write_records(&dir, orders));
+        Self { sent, writer }
     }
 
-    /// Runs `work` where it may block, and stops waiting for it after [`STATE_DEADLINE`].
-    async fn bounded<T: Send + 'static>(
+    /// Waits for `answer`, but no longer than [`STATE_DEADLINE`].
+    async fn bounded<T>(
         &self,
-        work: impl FnOnce(&Path) -> Result<T, HostError> + Send + 'static,
+        answer: impl Future<Output = Result<T, HostError>>,
     ) -> Result<T, HostError> {
-        let dir = self.sent.clone();
-        let work = tokio::task::spawn_blocking(move || work(&dir));
-        match timeout(STATE_DEADLINE, work).await {
-            Ok(Ok(done)) => done,
-            Ok(Err(join)) => std::panic::resume_unwind(join.into_panic()),
-            Err(_) => Err(HostError::Deadline {
-                path: self.sent.clone(),
-                after_ms: STATE_DEADLINE.as_millis(),
-            }),
+        let late = |_| HostError::Deadline {
+            path: self.sent.clone(),
+            after_ms: STATE_DEADLINE.as_millis(),
+        };
+        timeout(STATE_DEADLINE, answer).await.map_err(late)?
+    }
+
+    fn backlog(&self) -> HostError {
+        HostError::Backlog { path: self.sent.clone() }
+    }
+}
+
+fn write_records(dir: &Path, mut orders: mpsc::Receiver<Order>) {
+    while let Some(order) = orders.blocking_recv() {
+        match order {
+            Order::Record(call, answer) => {
+                // Whoever no longer waits has been told that it took too long.
+                let _ = answer.send(sent::record(dir, &call));
+            }
+            // Left behind, the record makes the next run careful; a directory that cannot be
+            // written is reported by the next record.
+            Order::Erase(call) => drop(sent::erase(dir, &call)),
         }
     }
 }
 
 impl Host for LinuxHost {
     async fn record_sent(&self, call: &SentCall) -> Result<(), HostError> {
-        let call = call.clone();
-        self.bounded(move |dir| sent::record(dir, &call)).await
+        let (answer, answered) = oneshot::channel();
+        let order = Order::Record(call.clone(), answer);
+        self.writer.try_send(order).map_err(|_| self.backlog())?;
+        self.bounded(async { answered.await.unwrap_or_else(|_| Err(self.backlog())) }).await
     }
 
-    async fn erase_sent(&self, call: &SentCall) -> Result<(), HostError> {
-        let call = call.clone();
-        self.bounded(move |dir| sent::erase(dir, &call)).await
+    fn erase_sent(&self, call: &SentCall) {
+        let _ = self.writer.try_send(Order::Erase(call.clone()));
     }
 
     async fn read_sent(&self) -> Result<Vec<SentCall>, HostError> {
-        self.bounded(sent::read_all).await
+        let dir = self.sent.clone();
+        let work = tokio::task::spawn_blocking(move || sent::read_all(&dir));
+        self.bounded(async {
+            work.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+        })
+        .await
     }
 }

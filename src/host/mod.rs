@@ -21,11 +21,9 @@ pub trait Host: Send + Sync + 'static {
     /// [`HostError`] if it could not be written in time; the guard then works without memory.
     fn record_sent(&self, call: &SentCall) -> impl Future<Output = Result<(), HostError>> + Send;
 
-    /// Forgets `call`. One that was never recorded is forgotten already.
-    ///
-    /// # Errors
-    /// [`HostError`] if it could not be forgotten in time.
-    fn erase_sent(&self, call: &SentCall) -> impl Future<Output = Result<(), HostError>> + Send;
+    /// Forgets `call`, after all that was recorded before. Nobody waits for it: a record that
+    /// stays behind makes the next run of the guard careful, and that is all.
+    fn erase_sent(&self, call: &SentCall);
 
     /// The calls recorded since the node booted and not forgotten.
     ///
@@ -48,4 +46,6 @@ pub enum HostError {
     Remove { path: PathBuf, source: io::Error },
     #[error("no answer about {path} within {after_ms} ms")]
     Deadline { path: PathBuf, after_ms: u128 },
+    #[error("too much waits for {path} already")]
+    Backlog { path: PathBuf },
 }

@@ -114,6 +114,7 @@ impl<H: Host> Router<H> {
         let deadline = arrived.patience.map(|patience| arrived.at + patience);
         let wait = arrived.at + PLUGIN_WAIT;
         let give_up = deadline.map_or(wait, |deadline| deadline.min(wait));
+        let at_deadline = deadline == Some(give_up);
         let request = Request::from_parts(sendable(parts), body);
         let sent =
             self.pool.send(request, give_up, |request| move_on(request.headers_mut(), arrived));
@@ -130,11 +131,9 @@ impl<H: Host> Router<H> {
                 return Ok(Response::from_parts(parts, Body::Response(body)));
             }
             Err(SendError::Reset(reset)) => return Err(reset),
-            Err(SendError::NotSent(_)) if deadline.is_some_and(|at| at <= Instant::now()) => {
-                status::deadline_exceeded(
-                    "mount-guard: longhorn-csi-plugin did not come back in time",
-                )
-            }
+            Err(SendError::NotSent(_)) if at_deadline => status::deadline_exceeded(
+                "mount-guard: longhorn-csi-plugin did not come back in time",
+            ),
             Err(SendError::NotSent(error)) => status::unavailable(&format!(
                 "mount-guard: longhorn-csi-plugin does not answer on its socket ({error}); look \
                  at the longhorn-csi-plugin container of this node"

@@ -1,0 +1,78 @@
+//! A node in small: a disk, the plugin stand-in with one volume on it, and a kubelet.
+
+#![allow(dead_code, reason = "part of the kit: not every test asks for everything")]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::disk::LoopDisk;
+use super::kubelet::{Claimed, Kubelet};
+use super::mounts::{self, Mount};
+use super::plugin::{Plugin, Volume};
+
+/// The volume of every scene.
+pub const VOLUME: &str = "pvc-6e1f0c9e-7f0f-4a60-9c0c-0d6c9c2b7f11";
+
+/// The pods' uids.
+pub const POD: &str = "0b1f8f5e-93c5-4f0e-8d25-7d3ce4a0e5a1";
+pub const OTHER_POD: &str = "c52b7d64-1e58-4b15-a8b4-9a0f6f0b8d02";
+
+/// Waits for something that another thread or process does, patiently: the machine may be busy.
+pub fn wait_for(what: &str, happened: impl Fn() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(10);
+    while !happened() {
+        assert!(Instant::now() < patience, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Dropped from top to bottom: first the plugin with its mounts, then the disk below them.
+#[derive(Debug)]
+pub struct Scene {
+    pub plugin: Plugin,
+    pub kubelet: Kubelet,
+    pub disk: LoopDisk,
+    pub volume: Claimed,
+    dir: TempDir,
+}
+
+impl Scene {
+    /// With the volume on `disk`, asked for as `fs_type`.
+    pub fn new(disk: LoopDisk, fs_type: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory for the scene");
+        let sockets = dir.path().join("csi");
+        std::fs::create_dir(&sockets).expect("the socket directory");
+        let plugin = Plugin::start(&sockets);
+        plugin.manager().add(VOLUME, Volume::on(disk.device()));
+        let kubelet = Kubelet::new(&dir.path().join("kubelet"), plugin.socket()).with_pace(0.05);
+        Self { plugin, kubelet, disk, volume: Claimed::new(VOLUME, fs_type), dir }
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn staging(&self) -> PathBuf {
+        self.kubelet.paths().staging(&self.volume)
+    }
+
+    pub fn target(&self, pod: &str) -> PathBuf {
+        self.kubelet.paths().target(pod, &self.volume)
+    }
+
+    /// What is mounted at the staging path, the topmost last.
+    pub fn staged(&self) -> Vec<Mount> {
+        mounts::at(&self.staging())
+    }
+
+    /// Waits for a mount that is still to come at the staging path.
+    pub fn wait_until_staged(&self) {
+        wait_for("a mount at the staging path", || !self.staged().is_empty());
+    }
+
+    pub fn published(&self, pod: &str) -> Vec<Mount> {
+        mounts::at(&self.target(pod))
+    }
+}
