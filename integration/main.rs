@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests act on the node they run on")]
 
 mod bench;
+mod show;
 mod support;
 mod wall;
 mod wire;
@@ -35,6 +36,10 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     match words.next().as_deref().and_then(|word| word.to_str()) {
         Some("plugin") => support::plugin::program::main(std::env::args().skip(1)),
+        Some("demo") => {
+            support::namespace::enter();
+            show::demo()
+        }
         Some("panic-with-a-secret") => wire::panic_with_a_secret(),
         Some("bench") => bench::run(words),
         Some("bench-plugin") => bench::run_plugin(words),
