@@ -1,4 +1,6 @@
 //! Mount guard for Longhorn: a CSI node-plugin sidecar between kubelet and longhorn-csi-plugin.
 
 pub mod csi;
+pub mod facts;
+pub mod format;
 pub mod volume;
