@@ -18,8 +18,8 @@ pub enum Step {
 /// What is on the device of which these bytes were read.
 ///
 /// A function of the bytes alone: it starts over each time, so it can be asked again with more. A
-/// healthy ext4 is known after one read of 68 KiB, a healthy xfs after some twenty more of 4 KiB
-/// (its log), anything else after three to four rounds. A range that was needed and could not be
+/// healthy ext4 is known after one read of 8 KiB, a healthy xfs after some four more of its
+/// log, btrfs after two reads, anything else after four or five rounds. A range that was needed and could not be
 /// read ends it: [`Content::Unreadable`].
 #[must_use]
 pub fn identify(bytes: &DeviceBytes) -> Step {
@@ -46,10 +46,19 @@ fn content(bytes: &DeviceBytes) -> Result<Content, Lack> {
     let glance = ReadPlan::glance(size_bytes);
     need(bytes, glance.clone())?;
     let mut found = scan::head(first_bytes(bytes, &glance), size_bytes).found;
-    if let (Some(only), true) = (found.pop(), found.is_empty())
-        && let Some(content) = mountable(bytes, only)?
-    {
-        return Ok(content);
+    match (found.pop(), found.is_empty()) {
+        (Some(only), true) => {
+            if let Some(content) = mountable(bytes, only)? {
+                return Ok(content);
+            }
+        }
+        (Some(_), false) => {}
+        (None, _) => {
+            need(bytes, ReadPlan::btrfs(size_bytes))?;
+            if let Some(superblock) = scan::btrfs(bytes) {
+                return Ok(Content::Filesystem(Filesystem::Btrfs(superblock)));
+            }
+        }
     }
 
     let survey = ReadPlan::survey(size_bytes);
@@ -107,7 +116,7 @@ fn mountable(bytes: &DeviceBytes, found: Found) -> Result<Option<Content>, Lack>
 
 /// A device that ends before its log does is named for its size, not for the log.
 fn log_state(bytes: &DeviceBytes, superblock: &xfs::Superblock) -> Result<log::LogState, Lack> {
-    match log::search(bytes, superblock.log) {
+    match log::search(bytes, superblock) {
         log::Search::Found(state) => Ok(state),
         log::Search::Wants(range) => {
             let range = (range.offset_bytes, range.len_bytes);

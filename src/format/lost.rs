@@ -28,6 +28,8 @@ pub struct Backup {
     pub offset_bytes: u64,
     /// For `e2fsck -b` and `-B`: the copy's block, and a block's size in bytes.
     pub ext_block: Option<(u64, u32)>,
+    /// When mkfs wrote it, in seconds since the epoch, where the copy says so.
+    pub made_seconds: Option<u64>,
     found: Found,
 }
 
@@ -61,6 +63,7 @@ fn ext_backup(bytes: &DeviceBytes) -> Option<Backup> {
         uuid: Some(copy.superblock.uuid),
         offset_bytes: copy.at.offset_bytes,
         ext_block: Some((copy.at.block, copy.at.block_bytes)),
+        made_seconds: Some(copy.superblock.made_seconds),
         found: Found::Ext(Box::new(copy.superblock)),
     })
 }
@@ -75,6 +78,7 @@ fn xfs_backup(bytes: &DeviceBytes, head: &[u8]) -> Option<Backup> {
         uuid: Some(copy.superblock.uuid),
         offset_bytes: copy.offset_bytes,
         ext_block: None,
+        made_seconds: None,
         found: Found::Xfs(Box::new(copy.superblock)),
     })
 }
@@ -90,6 +94,7 @@ fn btrfs_backup(bytes: &DeviceBytes) -> Option<Backup> {
             uuid: Some(mirror.uuid),
             offset_bytes,
             ext_block: None,
+            made_seconds: None,
             found: Found::Btrfs(Box::new(mirror)),
         })
     })
@@ -104,6 +109,7 @@ fn luks_backup(bytes: &DeviceBytes) -> Option<Backup> {
             uuid: header.uuid,
             offset_bytes,
             ext_block: None,
+            made_seconds: None,
             found: Found::Luks(header),
         })
     })

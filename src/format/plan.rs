@@ -9,9 +9,10 @@ pub struct ReadPlan {
     ranges: Vec<ByteRange>,
 }
 
-/// The start of a device that tells a healthy filesystem, in bytes: up to the end of the btrfs
-/// superblock. Less would leave btrfs out; more is read in vain before every healthy mount.
-const GLANCE_BYTES: u64 = btrfs::PRIMARY_OFFSET_BYTES + btrfs::LEN_BYTES as u64;
+/// The start of a device that tells a healthy ext, xfs or LUKS, in bytes: the superblocks and
+/// whatever contends with them there. A cold read of 68 KiB, to see btrfs too, costs a loop device
+/// four times as much (109 against 24 us), before every healthy mount.
+const GLANCE_BYTES: u64 = 8192;
 
 /// The start of a device that is read where the glance did not settle it, in bytes: mkfs of every
 /// kind writes there, and the last place of a second LUKS header (4 MiB) lies in it.
@@ -34,6 +35,12 @@ impl ReadPlan {
     #[must_use]
     pub fn glance(size_bytes: u64) -> Self {
         Self::of(size_bytes, [(0, GLANCE_BYTES)])
+    }
+
+    /// The one place of a healthy filesystem that the glance leaves out.
+    #[must_use]
+    pub fn btrfs(size_bytes: u64) -> Self {
+        Self::of(size_bytes, [(btrfs::PRIMARY_OFFSET_BYTES, btrfs::LEN_BYTES as u64)])
     }
 
     /// Everything that is looked at before a device is called blank, foreign or damaged: its
@@ -143,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_glance_is_one_small_read_and_a_survey_bounded() {
-        assert_eq!(ReadPlan::glance(1 << 40).ranges(), [ByteRange::new(0, 69_632)]);
+        assert_eq!(ReadPlan::glance(1 << 40).ranges(), [ByteRange::new(0, 8192)]);
         let survey = ReadPlan::survey(1 << 44);
         assert!(survey.ranges().len() < 350, "{}", survey.ranges().len());
         assert!(survey.total_bytes() < 8 << 20, "{}", survey.total_bytes());

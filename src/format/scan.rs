@@ -58,6 +58,13 @@ pub(super) fn head(head: &[u8], size_bytes: u64) -> Head {
     seen
 }
 
+/// The btrfs superblock, if it was read and is whole.
+pub(super) fn btrfs(bytes: &DeviceBytes) -> Option<Box<btrfs::Superblock>> {
+    let at = btrfs::PRIMARY_OFFSET_BYTES;
+    let block = bytes.bytes(at, btrfs::LEN_BYTES)?;
+    btrfs::Superblock::parse(block, at).intact().map(Box::new)
+}
+
 /// Reads what formats keep at the end of a device.
 pub(super) fn tail(bytes: &DeviceBytes) -> Vec<Found> {
     let size_bytes = bytes.size_bytes();

@@ -78,6 +78,7 @@ const TABLE: &[(&str, Class, usize, &[u8])] = &[
     ("qcow2 image", Owned, 0, b"QFI\xfb"),
     ("vmdk image", Owned, 0, b"KDMV"),
     ("tar archive", Owned, 257, b"ustar"),
+    ("xfs_external_log", Owned, 0, &[0xfe, 0xed, 0xba, 0xbe]),
 ];
 
 /// Every one of them in `head`, the start of a device.

@@ -34,6 +34,9 @@ pub struct Superblock {
     /// `sb_agblklog`: how many bits of a block number count within a group.
     pub ag_block_bits: u8,
     pub log: LogPlace,
+    /// Where in the log, in 512-byte blocks, the superblock's last change was written (`sb_lsn`): a
+    /// clean unmount writes it last of all but one. 0 in version 4.
+    pub last_log_block: u32,
     /// mkfs, or another offline tool, has not finished (`sb_inprogress`).
     pub in_progress: bool,
     pub features: Features,
@@ -137,6 +140,7 @@ fn read(fields: Fields<'_>) -> Option<Superblock> {
         ag_count: fields.be32(88)?,
         ag_block_bits: fields.byte(124)?,
         log: LogPlace::External,
+        last_log_block: if version == 5 { fields.be32(244)? } else { 0 },
         in_progress: fields.byte(126)? != 0,
         features,
     };

@@ -121,6 +121,20 @@ fn a_copy_of_a_superblock_is_never_formatted_on_a_records_word() {
 }
 
 #[test]
+fn a_copy_of_the_very_format_that_was_forwarded_may_be_formatted_again() {
+    let mut copy = ext::tests::sample(1);
+    copy[0x108] = 100;
+    ext::tests::sum(&mut copy);
+    let disk = Disk::new(512 << 20).with(128 << 20, copy);
+    for (at_seconds, expected) in [(99, "format"), (100, "format"), (101, "primary_lost")] {
+        check(&disk, &PLAIN, &Memory::FormatForwarded { at_seconds }, expected);
+    }
+    check(&disk, &PLAIN, &Memory::Nothing, "primary_lost");
+    let damaged = disk.with(1024 + 0x38, vec![0x53, 0xef]);
+    check(&damaged, &PLAIN, &forwarded(), "primary_lost");
+}
+
+#[test]
 fn the_family_of_ext_is_one_type_and_the_default() {
     for name in ["ext2", "ext3", "ext4"] {
         check(&Disk::ext4(), &asked(name), &Memory::Nothing, "hand on");

@@ -15,11 +15,11 @@ fn lost(content: &Content) -> (Lost, bool, Option<u64>) {
 }
 
 #[test]
-fn a_whole_filesystem_is_known_after_one_read() {
-    for (disk, name) in [(Disk::ext4(), "ext4"), (Disk::btrfs(), "btrfs")] {
+fn a_whole_filesystem_is_known_after_a_read_or_two() {
+    for (disk, name, expected) in [(Disk::ext4(), "ext4", 1), (Disk::btrfs(), "btrfs", 2)] {
         let (content, rounds) = disk.identified();
         assert!(matches!(&content, Content::Filesystem(fs) if fs.name() == name), "{content:?}");
-        assert_eq!(rounds, 1, "{name}");
+        assert_eq!(rounds, expected, "{name}");
     }
     assert!(matches!(Disk::luks().identified(), (Content::Luks(_), 1)));
 }
@@ -67,7 +67,7 @@ fn zeros_are_blank_over_what_was_read() {
     let (content, rounds) = Disk::new(1 << 40).identified();
     let Content::Blank { proved } = content else { panic!("{content:?}") };
     assert_eq!(proved, ReadPlan::survey(1 << 40).ranges());
-    assert_eq!(rounds, 2);
+    assert_eq!(rounds, 3);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_range_that_cannot_be_read_is_never_blank() {
 #[test]
 fn a_short_read_is_unreadable() {
     let mut bytes = DeviceBytes::new(1 << 30);
-    bytes.put(ByteRange::new(0, 69_632), Outcome::Bytes(vec![0; 4096]));
+    bytes.put(ByteRange::new(0, 8192), Outcome::Bytes(vec![0; 4096]));
     let unreadable = Content::Unreadable { failure: Failure::Short, offset_bytes: 4096 };
     assert_eq!(identify(&bytes), Step::Is(unreadable));
 }
