@@ -4,6 +4,7 @@
 //! words in [`main`] run a program instead. Before the first thread starts, the process enters a
 //! private mount namespace: whatever a test mounts is gone when the last process of it is.
 
+mod content;
 mod support;
 
 use libtest_mimic::{Arguments, Trial};
@@ -25,6 +26,6 @@ macro_rules! tests {
 
 fn main() {
     support::namespace::enter();
-    let trials: Vec<Trial> = [support::tests()].into_iter().flatten().collect();
+    let trials: Vec<Trial> = [support::tests(), content::tests()].into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
