@@ -2,7 +2,7 @@
 
 use mount_guard::facts::superblock::luks::Version;
 use mount_guard::facts::superblock::partition::Kind;
-use mount_guard::facts::superblock::{Family, btrfs};
+use mount_guard::facts::superblock::{Family, btrfs, md};
 use mount_guard::format::{Content, Filesystem, Found, Lost, ReadPlan};
 
 use super::image::{Image, MIB};
@@ -15,6 +15,7 @@ pub fn tests() -> Vec<libtest_mimic::Trial> {
         a_luks2_without_its_header_is_found_by_the_second_one,
         swap_is_a_signature,
         both_partition_tables_are_read,
+        every_place_of_an_md_superblock_is_where_blkid_looks,
         a_fat_boot_sector_is_no_partition_table,
         an_mkfs_over_something_else_leaves_no_conflict,
         a_new_volume_is_blank,
@@ -93,6 +94,44 @@ fn both_partition_tables_are_read() {
             let Content::PartitionTable(table) = image.content() else { panic!() };
             assert_eq!(table.kind, Kind::GptBackup);
         }
+    }
+}
+
+/// mdadm makes arrays only with the kernel's help, so the superblocks are made here.
+fn every_place_of_an_md_superblock_is_where_blkid_looks() {
+    let size_bytes = 100 * MIB + 12 * 1024;
+    let magic = 0xa92b_4efc_u32.to_le_bytes();
+    for (version, at) in [
+        ("1.0", md::offset_1_0(size_bytes).unwrap()),
+        ("1.1", 0),
+        ("1.2", 4096),
+        ("0.90", md::offset_0_90(size_bytes).unwrap()),
+    ] {
+        let mut block = vec![0; 256];
+        block[..4].copy_from_slice(&magic);
+        if version == "0.90" {
+            block[8] = 90;
+            block[20..24].copy_from_slice(&[4, 3, 2, 1]);
+            block[52] = 5;
+        } else {
+            block[4] = 1;
+            block[16..32].fill(0xab);
+            block[144..152].copy_from_slice(&(at / 512).to_le_bytes());
+            let words = block
+                .chunks_exact(4)
+                .map(|word| u64::from(u32::from_le_bytes(word.try_into().unwrap())));
+            let sum: u64 = words.sum();
+            let sum = u32::try_from((sum & 0xffff_ffff) + (sum >> 32)).unwrap();
+            block[216..220].copy_from_slice(&sum.to_le_bytes());
+        }
+        let image = Image::new(size_bytes);
+        image.write(at, &block);
+        let Content::Signature(Found::Md(member)) = image.content() else {
+            panic!("{version}: {:?}", image.content())
+        };
+        assert_eq!(image.blkid("TYPE"), "linux_raid_member", "{version}");
+        assert!(image.blkid("VERSION").starts_with(member.version), "{version}");
+        assert_eq!(member.uuid.to_string(), image.blkid("UUID"), "{version}");
     }
 }
 

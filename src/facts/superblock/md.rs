@@ -51,17 +51,20 @@ pub fn offset_1_0(size_bytes: u64) -> Option<u64> {
 #[must_use]
 pub fn parse_0_90(block: &[u8], offset_bytes: u64) -> Option<Member> {
     let fields = Fields(block);
-    let little = [fields.le32(0)?, fields.le32(4)?, fields.le32(8)?];
-    let big = [fields.be32(0)?, fields.be32(4)?, fields.be32(8)?];
-    if ![little, big].contains(&[MAGIC, 0, 90]) {
-        return None;
-    }
+    let marks = [0, 4, 8];
+    let is_superblock =
+        |word: &dyn Fn(usize) -> Option<u32>| marks.map(word) == [Some(MAGIC), Some(0), Some(90)];
+    let (little, big) = (|at| fields.le32(at), |at| fields.be32(at));
+    let word: &dyn Fn(usize) -> Option<u32> = match () {
+        () if is_superblock(&little) => &little,
+        () if is_superblock(&big) => &big,
+        () => return None,
+    };
     // The UUID is kept in four words that do not lie together.
-    let first = fields.array::<4>(20)?;
-    let rest = fields.array::<12>(52)?;
     let mut uuid = [0; 16];
-    uuid[..4].copy_from_slice(&first);
-    uuid[4..].copy_from_slice(&rest);
+    for (bytes, at) in uuid.chunks_exact_mut(4).zip([20, 52, 56, 60]) {
+        bytes.copy_from_slice(&word(at)?.to_be_bytes());
+    }
     let uuid = Uuid::from_bytes(uuid);
     Some(Member { version: "0.90", uuid, name: String::new(), offset_bytes })
 }
@@ -109,7 +112,9 @@ mod tests {
             let mut block = vec![0; LEN_BYTES];
             block[..4].copy_from_slice(&order(MAGIC));
             block[8..12].copy_from_slice(&order(90));
-            assert_eq!(parse_0_90(&block, 0).unwrap().version, "0.90");
+            block[20..24].copy_from_slice(&order(0x1122_3344));
+            let member = parse_0_90(&block, 0).unwrap();
+            assert_eq!(member.uuid.to_string(), "11223344-0000-0000-0000-000000000000");
         }
     }
 
