@@ -1,6 +1,6 @@
 //! DECIDE: what is on a device, and may it be handed on to something that formats blank devices?
 //!
-//! [`identify`] turns what was read into [`Content`], asking for more ranges until it knows;
+//! [`identify()`] turns what was read into [`Content`], asking for more ranges until it knows;
 //! [`judge`] weighs that against what was asked for and what the volume is known to hold. Both are
 //! plain functions. Whoever calls them reads the device, waits, records and refuses.
 
