@@ -12,10 +12,13 @@ use crate::support::plugin::{Act, Method};
 use crate::support::run;
 use crate::support::scene::{POD, Scene};
 
+/// One scene: how it ended, in words.
+type Play = fn(&Stage) -> Result<String, String>;
+
 /// Runs every scene; fails if one does not end as it should.
 pub fn demo() -> ExitCode {
     println!("kubelet -> mount-guard -> longhorn-csi-plugin (a stand-in, on a loop device)\n");
-    let scenes: [(&str, fn(&Stage) -> Result<String, String>); 4] = [
+    let scenes: [(&str, Play); 4] = [
         ("a new volume", a_whole_life),
         ("ten calls at once", ten_calls_at_once),
         ("kubelet gives up first", kubelet_gives_up_first),
