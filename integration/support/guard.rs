@@ -115,8 +115,10 @@ impl Guard {
         kill(self.pid(), Signal::SIGTERM).expect("it can be told to stop");
     }
 
-    pub fn has_ended(&mut self) -> Option<ExitStatus> {
-        self.child.as_mut()?.try_wait().expect("its status can be asked for")
+    /// Waits until it has ended by itself.
+    pub fn wait_for_its_end(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("it runs");
+        child.wait().expect("it ends")
     }
 
     pub fn restart(&mut self) {

@@ -8,6 +8,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
@@ -61,9 +62,13 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
 }
 
 fn boot_dir(dir: &Path) -> Result<PathBuf, HostError> {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    if let Some(boot) = BOOT.get() {
+        return Ok(dir.join(boot));
+    }
     let boot = fs::read_to_string(BOOT_ID)
         .map_err(|source| HostError::Read { path: BOOT_ID.into(), source })?;
-    Ok(dir.join(boot.trim()))
+    Ok(dir.join(BOOT.get_or_init(|| boot.trim().to_owned())))
 }
 
 /// A digest names the file: a volume id and a path together may be longer than a file name.
@@ -74,4 +79,53 @@ fn file_of(dir: &Path, call: &SentCall) -> Result<PathBuf, HostError> {
     hash.update(call.path.as_os_str().as_encoded_bytes());
     let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(boot_dir(dir)?.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::call::Method;
+    use crate::volume::VolumeId;
+
+    fn call(volume: &str, path: &str) -> SentCall {
+        let volume = VolumeId::parse(volume).unwrap();
+        SentCall { volume, method: Method::Stage, path: path.into(), plugin: None }
+    }
+
+    #[test]
+    fn what_is_recorded_is_read_back_until_it_is_erased() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = &dir.path().join("state/sent");
+        assert_eq!(read_all(dir).unwrap(), []);
+        let (one, other) = (call("v", "/one"), call("v", "/other"));
+        for sent in [&one, &other, &one] {
+            record(dir, sent).unwrap();
+        }
+        assert_eq!(read_all(dir).unwrap().len(), 2);
+        erase(dir, &one).unwrap();
+        assert_eq!(read_all(dir).unwrap(), [other]);
+        erase(dir, &one).unwrap();
+    }
+
+    #[test]
+    fn the_longest_names_fit() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = call(&"v".repeat(253), &format!("/{}", "p/".repeat(2040)));
+        record(dir.path(), &long).unwrap();
+        assert_eq!(read_all(dir.path()).unwrap(), [long]);
+    }
+
+    #[test]
+    fn records_of_another_boot_are_removed_and_torn_ones_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = dir.path().join("another-boot");
+        fs::create_dir(&old).unwrap();
+        fs::write(old.join("record"), "{}").unwrap();
+        record(dir.path(), &call("v", "/one")).unwrap();
+        let here = boot_dir(dir.path()).unwrap();
+        fs::write(here.join("empty"), "").unwrap();
+        fs::write(here.join("climbs"), r#"{"volume":"../x","method":"Stage","path":"/"}"#).unwrap();
+        assert_eq!(read_all(dir.path()).unwrap(), [call("v", "/one")]);
+        assert!(!old.exists());
+    }
 }

@@ -19,6 +19,7 @@ pub(super) struct FakePlugin {
 struct State {
     run: u64,
     away: bool,
+    panics: bool,
     calls: Vec<Method>,
     /// Ends the work of this run when dropped.
     working: Vec<tokio::task::AbortHandle>,
@@ -59,6 +60,11 @@ impl FakePlugin {
         self.state.lock().unwrap().away = true;
     }
 
+    /// From now on what should send a call to it panics instead.
+    pub(super) fn panic_when_called(&self) {
+        self.state.lock().unwrap().panics = true;
+    }
+
     pub(super) fn come_back(&self) {
         self.state.lock().unwrap().away = false;
     }
@@ -81,6 +87,8 @@ impl Upstream for FakePlugin {
             }
             sleep(Duration::from_millis(50)).await;
         }
+        let panics = std::mem::take(&mut self.state.lock().unwrap().panics);
+        assert!(!panics, "on command");
         let (answer, answered) = oneshot::channel();
         let shared = Arc::clone(&self.state);
         let FakeCall { method, work, outcome } = call;

@@ -125,8 +125,7 @@ async fn a_guard_that_leaves_waits_for_calls_and_then_says_so() {
     guard.drain(start + seconds(24)).await;
     assert_eq!(start.elapsed(), seconds(0), "nothing to wait for");
 
-    let short = guard.call(stage("short", seconds(3)));
-    let (answer, ()) = tokio::join!(short, async {});
+    let answer = guard.call(stage("late", seconds(3))).await;
     assert_own(&answer, |own| matches!(own, Own::Leaving { .. }));
 }
 

@@ -133,3 +133,18 @@ async fn without_a_state_directory_calls_still_cross() {
     guard.call(stage("w", seconds(1))).await;
     assert!(!telemetry.troubles().contains(&trouble));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_the_guard_is_a_call_whose_outcome_is_unknown() {
+    let plugin = FakePlugin::default();
+    let guard = guard(&plugin, &FakeHost::default()).await;
+    plugin.panic_when_called();
+    let (one, two) =
+        tokio::join!(guard.call(stage("v", seconds(1))), guard.call(stage("v", seconds(1))));
+    for answer in [one, two] {
+        assert_own(&answer, |own| matches!(own, Own::Broken { .. }));
+    }
+    let refused = guard.call(stage("v", seconds(1)).ends_in(refused_for_good())).await;
+    assert_own(&refused, |own| matches!(own, Own::Withheld { .. }));
+    assert_plugin_said(&guard.call(stage("v", seconds(1))).await, &Outcome::Done);
+}
