@@ -97,8 +97,12 @@ fn without_comments(text: &str) -> String {
     code.collect::<Vec<_>>().join("\n")
 }
 
-/// The product's part of a file: unit tests stand at its end, and may build what they test.
+/// The product's part of a file: unit tests stand at its end, or in files of their own, and may
+/// build what they test.
 fn product(source: &Source) -> &str {
+    if source.file.contains("/tests/") || source.file.ends_with("/tests.rs") {
+        return "";
+    }
     source.code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
 }
 

@@ -21,7 +21,7 @@ pub fn tests() -> Vec<libtest_mimic::Trial> {
         loop_a_volumes_whole_life_is_the_same,
         every_method_that_fails_fails_the_same,
         malformed_calls_are_refused_by_the_plugin_itself,
-        case_127_unknown_services_methods_and_fields_cross,
+        case_112_and_127_unknown_services_methods_and_fields_cross,
         controller_calls_cross,
         a_stream_that_ends_in_an_error_crosses,
         a_status_message_of_100_kib_crosses,
@@ -226,7 +226,7 @@ fn malformed_calls_are_refused_by_the_plugin_itself() {
     }
 }
 
-fn case_127_unknown_services_methods_and_fields_cross() {
+fn case_112_and_127_unknown_services_methods_and_fields_cross() {
     let (_dir, plugin, guard) = plugin_and_guard();
     for path in [
         "/csi.v1.Node/FutureRpc",
