@@ -5,6 +5,7 @@
 //! private mount namespace: whatever a test mounts is gone when the last process of it is.
 
 mod support;
+mod trial;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -25,6 +26,10 @@ macro_rules! tests {
 
 fn main() {
     support::namespace::enter();
-    let trials: Vec<Trial> = [support::tests()].into_iter().flatten().collect();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|word| word == "trial") {
+        return trial::word::run(&args[1..]);
+    }
+    let trials: Vec<Trial> = [support::tests(), trial::tests()].into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

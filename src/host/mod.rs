@@ -1,0 +1,9 @@
+//! Effects on the node. Nothing here decides.
+//!
+//! `unsafe` lives in this room and in no other: in `tool/spawn.rs` (between fork and exec), in
+//! `trial/arena.rs` (memory that is never swapped), in `trial/sealed.rs` (a thread with its own
+//! descriptors) and in `trial/loop_device.rs` (ioctls without a binding).
+
+pub mod tool;
+
+pub mod trial;
