@@ -1,7 +1,16 @@
 //! The trial: a checker that changes nothing until it is right.
 
+mod containment;
+mod disks;
+mod redo;
+mod runner;
+mod same;
 pub mod word;
+mod xfs;
 
 pub fn tests() -> Vec<libtest_mimic::Trial> {
-    Vec::new()
+    [containment::tests(), redo::tests(), runner::tests(), same::tests(), xfs::tests()]
+        .into_iter()
+        .flatten()
+        .collect()
 }

@@ -1,8 +1,8 @@
 //! `integration trial DEVICE STATE [WORDS] -- e2fsck ARGS`: one trial from begin to apply, in a
 //! process that a test may kill.
 //!
-//! Words: `private`, `memory`, `undo`, `discard` (no apply), `timing`, `crash=N` (abort in the N-th
-//! step of the apply), `redo` (do again what is pending instead), `undo-record` (put it back).
+//! Words: `bare-dev` (a `/dev` with nothing but `null` in it), `private`, `memory`, `undo`, `discard` (no apply), `timing`, `crash=N` (abort in the N-th
+//! step of the apply), `replay` (let the kernel replay an xfs log first), `redo` (do again what is pending instead), `undo-record` (put it back).
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use mount_guard::host::tool::{Cancel, End, Tool};
 use mount_guard::host::trial::{
     Apply, HeldDevice, Identity, Mark, Mounting, Quota, Room, Step, Trials,
 };
-use mount_guard::volume::VolumeId;
+use mount_guard::volume::{FsType, VolumeId};
 
 /// What all trials of the tests are of.
 pub const VOLUME: &str = "pvc-trial";
@@ -62,6 +62,9 @@ pub fn run(args: &[String]) {
     let has = |word: &str| words.iter().any(|given| given == word);
     let number = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.parse().ok());
     let mut crash = crash_at(number("crash="));
+    if has("bare-dev") {
+        empty_dev();
+    }
     let trials = trials(state);
     let held = HeldDevice::hold(device).unwrap();
     if has("redo") {
@@ -81,10 +84,17 @@ pub fn run(args: &[String]) {
         false => Room::StateDir,
     };
     let begun = Instant::now();
-    let trial = trials.begin(volume(), held, room, mounting).unwrap();
+    let mut trial = trials.begin(volume(), held, room, mounting).unwrap();
     let set_up = begun.elapsed();
     let cancel = Cancel::new().unwrap();
-    let tool = Tool::new("/sbin/e2fsck", DEADLINE).args(checker).arg(trial.path());
+    if has("replay") {
+        let fs = FsType::parse("xfs").unwrap();
+        trial = trial.replay(&fs, DEADLINE, &cancel).unwrap().0;
+    }
+    let mut tool = Tool::new("/sbin/e2fsck", DEADLINE).args(checker).arg(trial.path());
+    if let Some(now) = std::env::var_os("E2FSCK_TIME") {
+        tool = tool.environment("E2FSCK_TIME", now);
+    }
     let exit = trial.run(tool, &cancel).unwrap();
     let checked = begun.elapsed();
     let difference = trial.finish().unwrap();
@@ -105,6 +115,14 @@ pub fn run(args: &[String]) {
     }
     let End::Exited(code) = exit.end else { panic!("{exit:?}") };
     std::process::exit(code);
+}
+
+/// Only this process sees it: it has a mount namespace of its own.
+fn empty_dev() {
+    use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+    let flags = nix::mount::MsFlags::empty();
+    nix::mount::mount(Some("none"), "/dev", Some("tmpfs"), flags, None::<&str>).unwrap();
+    mknod("/dev/null", SFlag::S_IFCHR, Mode::from_bits_truncate(0o666), makedev(1, 3)).unwrap();
 }
 
 fn peak_rss() -> String {

@@ -93,7 +93,7 @@ impl Disk {
             return Err(self.spoil(Trouble::BeyondEnd { offset }));
         }
         let block = BLOCK_BYTES as u64;
-        if offset % block == 0 && end % block == 0 {
+        if offset.is_multiple_of(block) && end.is_multiple_of(block) {
             return self.put(offset / block, data);
         }
         // Part of a block: the rest of it comes from what is there.
