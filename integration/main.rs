@@ -27,7 +27,7 @@ macro_rules! tests {
 fn main() {
     support::namespace::enter();
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.first().is_some_and(|word| word == "trial") {
+    if args.first().is_some_and(|word| word == "run-trial") {
         return trial::word::run(&args[1..]);
     }
     let trials: Vec<Trial> = [support::tests(), trial::tests()].into_iter().flatten().collect();

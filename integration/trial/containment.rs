@@ -13,7 +13,7 @@ use mount_guard::host::trial::{
 
 use super::disks::{Lab, Loop, Mount, PLANTED, damage_some, hash, path};
 use super::same::begin;
-use super::word::{apply_of, mark, trials, volume};
+use super::word::{apply_of, hold, mark, trials, volume};
 
 pub fn tests() -> Vec<libtest_mimic::Trial> {
     crate::tests![
@@ -51,7 +51,7 @@ fn repair(trial: &Trial) {
 
 fn begin_with_quota(lab: &Lab, bytes: u64) -> Trial {
     let trials = Trials::open(&lab.state(), Quota::new(bytes)).unwrap();
-    let device = HeldDevice::hold(&lab.disk()).unwrap();
+    let device = hold(&lab.disk());
     trials.begin(volume(), device, Room::StateDir, Mounting::Auto).unwrap()
 }
 
@@ -245,7 +245,7 @@ fn loop_a_held_device_can_neither_be_mounted_nor_held_again() {
 
     let file = HeldDevice::hold(&lab.path("state"));
     assert!(matches!(file, Err(HoldError::NoDisk { .. })), "{file:?}");
-    let image = HeldDevice::hold(&lab.disk()).unwrap();
+    let image = hold(&lab.disk());
     assert!(matches!(HeldDevice::hold(&lab.disk()), Err(HoldError::InUse { .. })));
     drop(image);
 }
@@ -309,7 +309,7 @@ fn loop_a_process_that_left_its_group_cannot_use_a_finished_trial() {
     let finished = trial.finish();
     assert!(matches!(finished, Err(FinishError::StillOpen)), "{finished:?}");
     // The device is free at once; the process writes into the void.
-    drop(HeldDevice::hold(&lab.disk()).unwrap());
+    drop(hold(&lab.disk()));
     assert_eq!(hash(&lab.disk()), before);
     let pid = exit.stdout.text().trim().parse().unwrap();
     let group = rustix::process::Pid::from_raw(pid).unwrap();

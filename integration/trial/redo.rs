@@ -12,7 +12,7 @@ use mount_guard::host::trial::{
 
 use super::disks::{Lab, Mount, damage_some, hash, path};
 use super::same::begin;
-use super::word::{apply_of, identity, mark, trials, volume};
+use super::word::{apply_of, hold, identity, mark, trials, volume};
 
 pub fn tests() -> Vec<libtest_mimic::Trial> {
     crate::tests![
@@ -33,7 +33,7 @@ const KILLED: Option<i32> = Some(9);
 /// This program as a guard of its own, see `word.rs`.
 pub fn word(lab: &Lab, words: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.arg("trial").arg(lab.disk()).arg(lab.state()).args(words);
+    command.arg("run-trial").arg(lab.disk()).arg(lab.state()).args(words);
     // A repair writes the same whenever it is done.
     command.env("E2FSCK_TIME", "1700000000");
     command
@@ -173,7 +173,7 @@ fn loop_a_repair_is_undone_to_the_last_byte() {
     let trials = trials(&patient.lab.state());
     let used_bytes = trials.quota().used_bytes();
     assert!(used_bytes > 0, "a record counts");
-    let held = HeldDevice::hold(&patient.lab.disk()).unwrap();
+    let held = hold(&patient.lab.disk());
     let record = trials.undo_records().unwrap().remove(0);
     let other = Identity { volume: "pvc-other".into(), fs_uuid: None };
     let foreign = trials.undo(&record, &held, &other, &mut |_| {});
@@ -192,7 +192,7 @@ fn loop_a_repair_is_not_undone_once_the_filesystem_was_mounted() {
     let before = hash(&disk);
     let trials = trials(&patient.lab.state());
     let record = trials.undo_records().unwrap().remove(0);
-    let held = HeldDevice::hold(&disk).unwrap();
+    let held = hold(&disk);
     let refused = trials.undo(&record, &held, &identity(), &mut |_| {});
     assert!(matches!(refused, Err(RedoError::Changed { .. })), "{refused:?}");
     assert_eq!(hash(&disk), before);
@@ -246,7 +246,7 @@ fn loop_a_damaged_log_is_kept_and_reported() {
     let trials = trials(&patient.lab.state());
     let pending = trials.pending().unwrap().remove(0);
     assert!(matches!(pending.header, Err(LogError::Damaged { .. })), "{pending:?}");
-    let held = HeldDevice::hold(&patient.lab.disk()).unwrap();
+    let held = hold(&patient.lab.disk());
     let refused = trials.redo(&pending, &held, &identity(), &mut |_| {});
     assert!(matches!(refused, Err(RedoError::Log(LogError::Damaged { .. }))), "{refused:?}");
     assert_eq!(hash(&patient.lab.disk()), before);

@@ -8,7 +8,7 @@ use mount_guard::host::tool::{Cancel, End, Tool};
 use mount_guard::host::trial::{HeldDevice, Mounting, Room, Trial};
 
 use super::disks::{DAMAGES, Lab, path, run};
-use super::word::{apply_of, mark, trials, volume};
+use super::word::{apply_of, hold, mark, trials, volume};
 
 pub fn tests() -> Vec<libtest_mimic::Trial> {
     crate::tests![
@@ -88,7 +88,7 @@ fn loop_the_trial_is_in_nobodys_mount_table() {
 }
 
 pub fn begin(lab: &Lab, room: Room, mounting: Mounting) -> Trial {
-    let device = HeldDevice::hold(&lab.disk()).unwrap();
+    let device = hold(&lab.disk());
     trials(&lab.state()).begin(volume(), device, room, mounting).unwrap()
 }
 

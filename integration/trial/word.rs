@@ -1,4 +1,4 @@
-//! `integration trial DEVICE STATE [WORDS] -- e2fsck ARGS`: one trial from begin to apply, in a
+//! `integration run-trial DEVICE STATE [WORDS] -- e2fsck ARGS`: one trial from begin to apply, in a
 //! process that a test may kill.
 //!
 //! Words: `bare-dev` (a `/dev` with nothing but `null` in it), `private`, `memory`, `undo`, `discard` (no apply), `timing`, `crash=N` (abort in the N-th
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use mount_guard::host::tool::{Cancel, End, Tool};
 use mount_guard::host::trial::{
-    Apply, HeldDevice, Identity, Mark, Mounting, Quota, Room, Step, Trials,
+    Apply, HeldDevice, HoldError, Identity, Mark, Mounting, Quota, Room, Step, Trials,
 };
 use mount_guard::volume::{FsType, VolumeId};
 
@@ -35,6 +35,20 @@ pub fn apply_of(mark: Option<Mark>, keep_undo: bool) -> Apply {
 /// volume's label, so that e2fsck finds what it would find without.
 pub fn mark() -> Mark {
     Mark { offset: 1024 + 0x78, bytes: b"needs a check\0\0\0".to_vec() }
+}
+
+/// Holds a disk of the test's. Tests that run beside this one fork, and each of their children has
+/// a copy of our descriptors for a moment.
+pub fn hold(path: &Path) -> HeldDevice {
+    let begun = Instant::now();
+    loop {
+        match HeldDevice::hold(path) {
+            Err(HoldError::InUse { .. }) if begun.elapsed() < Duration::from_secs(2) => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            held => return held.unwrap(),
+        }
+    }
 }
 
 pub fn trials(state: &Path) -> Trials {

@@ -4,6 +4,7 @@
 //! `trial/arena.rs` (memory that is never swapped), in `trial/sealed.rs` (a thread with its own
 //! descriptors) and in `trial/loop_device.rs` (ioctls without a binding).
 
+mod descriptors;
 pub mod tool;
 
 pub mod trial;

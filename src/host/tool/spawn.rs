@@ -7,6 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::host::descriptors::lock_copies;
+
 /// The highest descriptor closed one by one on kernels without `CLOSE_RANGE_CLOEXEC` (5.11).
 ///
 /// Everything Rust opens closes itself on exec; this catches what a C library left open. 65536 is
@@ -39,6 +41,8 @@ pub(super) fn spawn(
     // calls are allowed. It makes system calls through libc and allocates nothing; `kept` was
     // allocated before the fork.
     unsafe { command.pre_exec(move || prepare(parent, &kept)) };
+    // It returns once the child has exec'd: the copies are gone then.
+    let _copies = lock_copies();
     command.spawn()
 }
 

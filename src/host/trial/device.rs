@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock, major, minor};
 
+use crate::host::descriptors::lock_copies;
+
 /// A block device opened with `O_EXCL`, or an image file under an exclusive lock. Opened for
 /// reading only: nothing is written before a trial is applied.
 ///
@@ -15,7 +17,8 @@ use rustix::fs::{FlockOperation, flock, major, minor};
 /// `tune2fs`) do not ask. The lock of a file keeps out only those that ask for it.
 #[derive(Debug)]
 pub struct HeldDevice {
-    file: File,
+    /// `None` while it is being dropped.
+    file: Option<File>,
     path: PathBuf,
     number: DeviceNumber,
     size_bytes: u64,
@@ -66,7 +69,7 @@ impl HeldDevice {
         let size_bytes = file
             .seek(SeekFrom::End(0))
             .map_err(|source| HoldError::Size { path: path.into(), source })?;
-        Ok(Self { file, path: path.into(), number, size_bytes })
+        Ok(Self { file: Some(file), path: path.into(), number, size_bytes })
     }
 
     #[must_use]
@@ -89,7 +92,7 @@ impl HeldDevice {
     /// # Errors
     /// The device did not give them.
     pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        self.file().read_exact_at(buffer, offset)
     }
 
     /// The same device, open for writing.
@@ -97,6 +100,18 @@ impl HeldDevice {
     /// By way of the descriptor, not of the path: a path can lead elsewhere by now. Without
     /// `O_EXCL`, which our own first descriptor would refuse.
     pub(super) fn open_for_writing(&self) -> io::Result<File> {
-        File::options().write(true).open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+        File::options().write(true).open(format!("/proc/self/fd/{}", self.file().as_raw_fd()))
+    }
+
+    fn file(&self) -> &File {
+        self.file.as_ref().expect("only the drop takes it")
+    }
+}
+
+impl Drop for HeldDevice {
+    /// Once this has returned, the device can be mounted.
+    fn drop(&mut self) {
+        let _copies = lock_copies();
+        drop(self.file.take());
     }
 }

@@ -39,7 +39,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 pub use apply::{Applied, Apply, ApplyError};
 pub use device::{DeviceNumber, HeldDevice, HoldError};
@@ -77,6 +78,11 @@ pub enum Room {
     /// Memory only, at most so much, and no redo log: for the plain text of encrypted volumes.
     Memory { limit_bytes: u64 },
 }
+
+/// How long a request that has begun may take to end.
+///
+/// 2 s: it reads a mebibyte of the device. One that takes longer is not waited for by anybody.
+const RECLAIM: Duration = Duration::from_secs(2);
 
 /// A running trial. Dropped, it is discarded: the device is what it was.
 #[derive(Debug)]
@@ -185,14 +191,13 @@ impl Trial {
     /// # Errors
     /// The result may not be used, and the device is what it was.
     pub fn finish(mut self) -> Result<Difference, FinishError> {
-        let disk = self.withdraw();
+        // What the kernel still has arrives before the threads that serve it end.
         self.release();
         match self.ended.recv_timeout(RELEASE) {
             Err(RecvTimeoutError::Disconnected) => {}
             Ok(()) | Err(RecvTimeoutError::Timeout) => return Err(FinishError::StillOpen),
         }
-        // The threads that served it are gone, and with them every other reference.
-        let disk = disk.and_then(Arc::into_inner).ok_or(FinishError::StillOpen)?;
+        let disk = self.withdraw().and_then(reclaim).ok_or(FinishError::StillOpen)?;
         if let Some(trouble) = disk.trouble() {
             return Err(FinishError::Spoiled(trouble));
         }
@@ -228,8 +233,20 @@ impl Trial {
 }
 
 impl Drop for Trial {
+    /// Once this has returned, the device is free, unless it hangs in the middle of a read.
     fn drop(&mut self) {
-        self.withdraw();
+        let disk = self.withdraw();
         self.release();
+        drop(disk.and_then(reclaim));
     }
+}
+
+/// Waits until no request works on the disk any more, which a hanging device can prevent. The
+/// last one then lets go of it.
+fn reclaim(disk: Arc<Disk>) -> Option<Disk> {
+    let begun = Instant::now();
+    while Arc::strong_count(&disk) > 1 && begun.elapsed() < RECLAIM {
+        thread::sleep(Duration::from_millis(1));
+    }
+    Arc::into_inner(disk)
 }

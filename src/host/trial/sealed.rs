@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
 
+use crate::host::descriptors::lock_copies;
+
 /// What a sealed thread will say.
 #[derive(Debug)]
 pub(super) struct Sealed<T>(Receiver<T>);
@@ -33,6 +35,7 @@ pub(super) fn start<T: Send + 'static>(
     kept.sort_unstable();
     let (sealed, ready) = channel();
     let (answer, answered) = channel();
+    let copies = lock_copies();
     thread::Builder::new().name("trial-sealed".into()).spawn(move || {
         let result = unshare(CloneFlags::CLONE_FILES)
             .map_err(io::Error::from)
@@ -45,6 +48,7 @@ pub(super) fn start<T: Send + 'static>(
         }
     })?;
     ready.recv().expect("the thread sends before anything else")?;
+    drop(copies);
     Ok(Sealed(answered))
 }
 
