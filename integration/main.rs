@@ -27,8 +27,10 @@ macro_rules! tests {
 fn main() {
     support::namespace::enter();
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.first().is_some_and(|word| word == "run-trial") {
-        return trial::word::run(&args[1..]);
+    match args.first().map(String::as_str) {
+        Some("run-trial") => return trial::word::run(&args[1..]),
+        Some("trial-cost") => return trial::cost::run_word(&args[1..]),
+        _ => {}
     }
     let trials: Vec<Trial> = [support::tests(), trial::tests()].into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();

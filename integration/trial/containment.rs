@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use mount_guard::host::tool::{Cancel, End, Tool, Why};
 use mount_guard::host::trial::{
-    Apply, ApplyError, FinishError, HeldDevice, HoldError, Mounting, Quota, Room, RunError, Trial,
-    Trials, Trouble,
+    Apply, ApplyError, FinishError, HeldDevice, HoldError, Mounting, Quota, Room, RunError, Step,
+    Trial, Trials, Trouble,
 };
 
 use super::disks::{Lab, Loop, Mount, PLANTED, damage_some, hash, path};
@@ -25,6 +25,8 @@ pub fn tests() -> Vec<libtest_mimic::Trial> {
         loop_a_write_beyond_the_end_ends_the_trial,
         loop_a_log_that_cannot_be_written_leaves_the_device_alone,
         loop_a_device_that_changes_underneath_is_not_written_to,
+        loop_a_device_that_changes_before_the_first_write_is_not_written_to,
+        loop_a_read_only_device_is_checked_and_not_written_to,
         loop_a_held_device_can_neither_be_mounted_nor_held_again,
         loop_a_trial_in_memory_leaves_no_trace_in_the_state_directory,
         loop_a_trial_works_without_a_fuse_node,
@@ -217,6 +219,41 @@ fn loop_a_device_that_changes_underneath_is_not_written_to() {
         assert_eq!(hash(&lab.disk()), before);
         assert_eq!(lab.left(), [""; 0]);
     }
+}
+
+fn loop_a_device_that_changes_before_the_first_write_is_not_written_to() {
+    let (lab, _) = damaged();
+    let trial = begin(&lab, Room::StateDir, Mounting::Auto);
+    repair(&trial);
+    let mut before = String::new();
+    let mut change = |step| {
+        if step == Step::LogNamed {
+            let file = std::fs::File::options().write(true).open(lab.disk()).unwrap();
+            file.write_all_at(&[9; 8], 1024 + 0x2c).unwrap();
+            before = hash(&lab.disk());
+        }
+    };
+    let applied = trial.finish().unwrap().apply(&apply_of(Some(mark()), true), &mut change);
+    let changed = Trouble::DeviceChanged { offset: 1024 };
+    assert!(
+        matches!(&applied, Err(ApplyError::Spoiled(trouble)) if *trouble == changed),
+        "{applied:?}"
+    );
+    assert_eq!(hash(&lab.disk()), before);
+    assert_eq!(lab.left(), [""; 0]);
+}
+
+fn loop_a_read_only_device_is_checked_and_not_written_to() {
+    let (lab, before) = damaged();
+    let device = Loop::read_only_on(&lab.disk());
+    let trial = trials(&lab.state())
+        .begin(volume(), hold(&device.0), Room::StateDir, Mounting::Auto)
+        .unwrap();
+    repair(&trial);
+    let refused = trial.finish().unwrap().apply(&apply_of(Some(mark()), true), &mut |_| {});
+    assert!(matches!(refused, Err(ApplyError::ReadOnly(_))), "{refused:?}");
+    assert_eq!(hash(&lab.disk()), before);
+    assert_eq!(lab.left(), [""; 0]);
 }
 
 fn loop_a_held_device_can_neither_be_mounted_nor_held_again() {

@@ -151,7 +151,16 @@ pub struct Loop(pub PathBuf);
 
 impl Loop {
     pub fn on(file: &Path) -> Self {
-        let output = run("/sbin/losetup", &["-f", "--show", path(file)]);
+        Self::set_up(&["-f", "--show", path(file)])
+    }
+
+    /// Not by `blockdev --setro`: that stays with the number, for whoever gets it next.
+    pub fn read_only_on(file: &Path) -> Self {
+        Self::set_up(&["-r", "-f", "--show", path(file)])
+    }
+
+    fn set_up(args: &[&str]) -> Self {
+        let output = run("/sbin/losetup", args);
         Self(String::from_utf8(output.stdout).unwrap().trim().into())
     }
 }
@@ -163,18 +172,37 @@ impl Drop for Loop {
 }
 
 /// A mount of the test's own.
-pub struct Mount(PathBuf);
+pub struct Mount {
+    target: PathBuf,
+    /// The image, if it is mounted by way of a loop device.
+    image: Option<PathBuf>,
+}
 
 impl Mount {
     pub fn new(args: &[&str], target: &Path) -> Self {
         std::fs::create_dir_all(target).unwrap();
         run("/bin/mount", &[args, &[path(target)]].concat());
-        Self(target.into())
+        Self { target: target.into(), image: None }
+    }
+
+    pub fn of_image(image: &Path, options: &str, target: &Path) -> Self {
+        let mut mount = Self::new(&["-o", &format!("loop,{options}"), path(image)], target);
+        mount.image = Some(image.into());
+        mount
     }
 }
 
 impl Drop for Mount {
+    /// Returns once the filesystem is down. A test beside this one that makes a mount namespace
+    /// has a copy of the mount for a moment, and what is written last comes after that.
     fn drop(&mut self) {
-        let _ = Command::new("/bin/umount").arg(&self.0).status();
+        let _ = Command::new("/bin/umount").arg(&self.target).output();
+        let Some(image) = &self.image else { return };
+        for _ in 0..2000 {
+            if run("/sbin/losetup", &["-j", path(image)]).stdout.is_empty() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The trial: a checker that changes nothing until it is right.
 
 mod containment;
+pub mod cost;
 mod disks;
 mod redo;
 mod runner;

@@ -10,7 +10,7 @@ use mount_guard::host::trial::{
     ApplyError, Direction, HeldDevice, Identity, LogError, Mounting, RedoError, Room,
 };
 
-use super::disks::{Lab, Mount, damage_some, hash, path};
+use super::disks::{Lab, Mount, damage_some, hash};
 use super::same::begin;
 use super::word::{apply_of, hold, identity, mark, trials, volume};
 
@@ -188,7 +188,7 @@ fn loop_a_repair_is_not_undone_once_the_filesystem_was_mounted() {
     let patient = Patient::new();
     assert_eq!(patient.repair(&["undo"]), Some(1));
     let disk = patient.lab.disk();
-    drop(Mount::new(&["-o", "loop", path(&disk)], &patient.lab.path("mnt")));
+    drop(Mount::of_image(&disk, "rw", &patient.lab.path("mnt")));
     let before = hash(&disk);
     let trials = trials(&patient.lab.state());
     let record = trials.undo_records().unwrap().remove(0);

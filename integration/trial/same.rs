@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use mount_guard::host::tool::{Cancel, End, Tool};
-use mount_guard::host::trial::{HeldDevice, Mounting, Room, Trial};
+use mount_guard::host::trial::{Mounting, Room, Trial};
 
 use super::disks::{DAMAGES, Lab, path, run};
 use super::word::{apply_of, hold, mark, trials, volume};
@@ -60,7 +60,7 @@ fn check_all(args: &[&str], room: Room, mounting: Mounting) {
 fn loop_a_dirty_journal_is_replayed_in_the_trial() {
     let lab = Lab::with_ext4();
     let (mnt, direct) = (lab.path("mnt"), lab.path("direct.img"));
-    let mounted = super::disks::Mount::new(&["-o", "loop", path(&lab.disk())], &mnt);
+    let mounted = super::disks::Mount::of_image(&lab.disk(), "rw", &mnt);
     for name in 0..200 {
         std::fs::write(mnt.join(format!("new{name}")), "new").unwrap();
     }

@@ -31,7 +31,7 @@ fn make_dirty_xfs(lab: &Lab) {
     std::fs::File::create(&disk).unwrap().set_len(320 << 20).unwrap();
     run("/sbin/mkfs.xfs", &["-q", path(&disk)]);
     let mnt = lab.path("mnt");
-    let mounted = Mount::new(&["-o", "loop", path(&disk)], &mnt);
+    let mounted = Mount::of_image(&disk, "rw", &mnt);
     for name in 0..500 {
         std::fs::write(mnt.join(format!("file{name}")), "content").unwrap();
     }

@@ -41,6 +41,8 @@ pub enum ApplyError {
     Unresolved { log: PathBuf },
     #[error("an encrypted volume has no undo record")]
     NoUndoInMemory,
+    #[error("the device takes no writes")]
+    ReadOnly(#[source] WriteError),
     #[error("the trial is worthless")]
     Spoiled(#[source] Trouble),
     #[error("cannot write the redo log")]
@@ -66,6 +68,7 @@ impl ApplyError {
             Self::Quota { .. }
             | Self::Unresolved { .. }
             | Self::NoUndoInMemory
+            | Self::ReadOnly(_)
             | Self::Spoiled(_)
             | Self::Log(_)
             | Self::Name { .. } => true,
@@ -84,6 +87,7 @@ impl Difference {
         if self.is_empty() {
             return Ok(Applied { device: self.into_device(), changed_bytes, undo: None });
         }
+        write::open(self.device()).map_err(ApplyError::ReadOnly)?;
         let size_bytes = self.device().size_bytes();
         let planned = plan(self.extents(), &apply.marks, &apply.last, size_bytes);
         let undo = match self.room {
@@ -127,9 +131,27 @@ impl Difference {
         }
         observe(Step::LogNamed);
         charge.keep();
-        let redone =
-            self.trials.bring_about(&log.renamed(redo), Direction::Redo, self.device(), observe);
-        redone.map(|redone| redone.undo).map_err(ApplyError::Redo)
+        let log = log.renamed(redo);
+        let redone = self.trials.bring_about(&log, Direction::Redo, self.device(), observe);
+        redone.map(|redone| redone.undo).map_err(|err| self.give_up(&log, err))
+    }
+
+    /// A device that changed, or could not be read, before the first write is untouched: its log
+    /// goes, as nothing is to be redone.
+    fn give_up(&self, log: &Log, err: RedoError) -> ApplyError {
+        let trouble = match &err {
+            RedoError::Changed { offset, .. } => Trouble::DeviceChanged { offset: *offset },
+            RedoError::Read { offset, source, .. } => Trouble::DeviceRead {
+                offset: *offset,
+                errno: source.raw_os_error().unwrap_or(libc::EIO),
+            },
+            _ => return ApplyError::Redo(err),
+        };
+        match self.trials.remove(log.path()) {
+            Ok(()) => ApplyError::Spoiled(trouble),
+            // The log is still there, and with it the chance that somebody redoes it.
+            Err(_) => ApplyError::Redo(err),
+        }
     }
 
     fn write_log(

@@ -97,10 +97,19 @@ impl HeldDevice {
 
     /// The same device, open for writing.
     ///
+    /// A read-only device is refused here: Linux 6.18 opens it, and refuses the first write.
+    ///
     /// By way of the descriptor, not of the path: a path can lead elsewhere by now. Without
     /// `O_EXCL`, which our own first descriptor would refuse.
     pub(super) fn open_for_writing(&self) -> io::Result<File> {
-        File::options().write(true).open(format!("/proc/self/fd/{}", self.file().as_raw_fd()))
+        let path = format!("/proc/self/fd/{}", self.file().as_raw_fd());
+        let file = File::options().write(true).open(path)?;
+        match self.number {
+            DeviceNumber::Block { .. } if is_read_only(&file)? => {
+                Err(io::Error::from_raw_os_error(libc::EROFS))
+            }
+            _ => Ok(file),
+        }
     }
 
     fn file(&self) -> &File {
@@ -113,5 +122,16 @@ impl Drop for HeldDevice {
     fn drop(&mut self) {
         let _copies = lock_copies();
         drop(self.file.take());
+    }
+}
+
+/// Whether a block device is set read-only (`BLKROGET`, `include/uapi/linux/fs.h`).
+fn is_read_only(device: &File) -> io::Result<bool> {
+    const BLKROGET: libc::Ioctl = 0x125E;
+    let mut flag: libc::c_int = 0;
+    // SAFETY: BLKROGET writes one int, and `flag` is one that lives through the call.
+    match unsafe { libc::ioctl(device.as_raw_fd(), BLKROGET, &raw mut flag) } {
+        0 => Ok(flag != 0),
+        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -95,7 +95,12 @@ fn mount_private(requests: File) -> Result<Mounted, NoTrial> {
     let options: Vec<String> =
         options(&requests).iter().map(|(key, value)| format!("{key}={value}")).collect();
     let attempt = move || -> io::Result<OwnedFd> {
-        enter_private_namespace()?;
+        // A thread that shares its root and working directory may not change its namespace (EINVAL).
+        unshare(CloneFlags::CLONE_FS)?;
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        // Slave, not private: the copies of the guard's mounts in here go with their originals.
+        // Private ones would keep a volume's superblock alive after its last unmount.
+        mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
         // Any directory does: only this thread sees what is on it. /proc is always there, a trial
         // could not hand its file to the checker without it.
         let flags = MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOSUID;
@@ -114,15 +119,6 @@ fn mount_private(requests: File) -> Result<Mounted, NoTrial> {
         Err(source) if source.raw_os_error() == Some(libc::ENODEV) => Err(NoTrial::NoFuse),
         Err(source) => Err(NoTrial::Private { source }),
     }
-}
-
-/// Moves the calling thread into a mount namespace of its own, which ends with it.
-pub(super) fn enter_private_namespace() -> io::Result<()> {
-    // A thread that shares its root and working directory may not change its namespace (EINVAL).
-    unshare(CloneFlags::CLONE_FS)?;
-    unshare(CloneFlags::CLONE_NEWNS)?;
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
-    Ok(())
 }
 
 /// fuse(4) and fs/fuse/inode.c: the descriptor, the root's type (octal), and who may look.

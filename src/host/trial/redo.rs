@@ -10,6 +10,7 @@ use super::plan::{Mark, Planned};
 use super::state::StateError;
 use super::write::{self, Observe, Source, Step, WriteError};
 use super::{HeldDevice, Trials};
+use crate::volume::VolumeId;
 
 /// The unit a device writes at once, in bytes: the smallest logical sector. A crash of the machine
 /// can leave a block half old and half new, but not a sector.
@@ -135,23 +136,15 @@ impl Trials {
 
     fn put_away(&self, log: &Log, direction: Direction) -> io::Result<Option<PathBuf>> {
         let keeps = direction == Direction::Redo && log.header().keep_undo;
-        let name = log.path().file_stem().and_then(|stem| stem.to_str());
-        let volume = name.and_then(|name| crate::volume::VolumeId::parse(name).ok());
-        let undo = match volume {
-            Some(volume) if keeps => {
-                let undo = self.free_name(&volume, "undo");
-                fs::rename(log.path(), &undo)?;
-                Some(undo)
-            }
-            _ => {
-                let length_bytes = fs::metadata(log.path()).map_or(0, |meta| meta.len());
-                fs::remove_file(log.path())?;
-                self.quota().release(length_bytes);
-                None
-            }
+        let volume = VolumeId::parse(&log.header().identity.volume).ok().filter(|_| keeps);
+        let Some(volume) = volume else {
+            self.remove(log.path())?;
+            return Ok(None);
         };
+        let undo = self.free_name(&volume, "undo");
+        fs::rename(log.path(), &undo)?;
         self.sync()?;
-        Ok(undo)
+        Ok(Some(undo))
     }
 }
 

@@ -1,15 +1,15 @@
 //! Mounts and unmounts the trial's file, so that the kernel replays the filesystem's log in it.
 
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, openat};
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::mount::{FsOpenFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsopen};
 
 use super::loop_device::LoopDevice;
-use super::{Trial, Trouble, mount as fuse_mount, sealed};
+use super::{Trial, Trouble, sealed};
 use crate::host::tool::Cancel;
 use crate::volume::FsType;
 
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub enum Replay {
     /// It was mounted and unmounted: its log is clean.
     Replayed,
-    /// It would not mount.
+    /// It would not mount, or the kernel does not know it (ENODEV).
     Refused { errno: i32 },
 }
 
@@ -35,10 +35,6 @@ pub enum ReplayError {
     Open { source: io::Error },
     #[error("cannot put a loop device on the file of the trial")]
     Attach { source: io::Error },
-    #[error("cannot enter a private mount namespace")]
-    Namespace { source: io::Error },
-    #[error("cannot unmount the file of the trial")]
-    Unmount { source: io::Error },
     #[error("cannot flush the file of the trial")]
     Flush { source: io::Error },
     #[error("the mount was called off")]
@@ -92,20 +88,26 @@ fn mount_and_unmount(root: RawFd, name: &str, fs: &str) -> Result<Replay, Replay
         .map_err(|errno| ReplayError::Open { source: errno.into() })?;
     let device =
         LoopDevice::attach(file.as_fd()).map_err(|source| ReplayError::Attach { source })?;
-    fuse_mount::enter_private_namespace().map_err(|source| ReplayError::Namespace { source })?;
-    let flags = MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOSUID;
-    // A clone of the volume may be mounted on this node under the same UUID.
-    let data = (fs == "xfs").then(|| CString::from(c"nouuid"));
-    // Any directory does: only this thread sees what is on it.
-    let replay = match mount(device.path(), "/proc", fs, flags, data.as_deref()) {
-        Ok(()) => {
-            unmount("/proc", UnmountFlags::empty())
-                .map_err(|errno| ReplayError::Unmount { source: errno.into() })?;
-            Replay::Replayed
-        }
-        Err(errno) => Replay::Refused { errno: errno.raw_os_error() },
-    };
+    let replay = mount_nowhere(device.path(), fs);
     drop(device);
     rustix::fs::fsync(&file).map_err(|errno| ReplayError::Flush { source: errno.into() })?;
     Ok(replay)
+}
+
+/// Sets up the superblock and takes it down again, without ever mounting it anywhere: a mount
+/// namespace for it would hold copies of all other mounts, and their superblocks alive.
+fn mount_nowhere(device: &Path, fs: &str) -> Replay {
+    let attempt = || -> rustix::io::Result<()> {
+        let context = fsopen(fs, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_set_string(&context, "source", device)?;
+        if fs == "xfs" {
+            // A clone of the volume may be mounted on this node under the same UUID.
+            fsconfig_set_flag(&context, "nouuid")?;
+        }
+        fsconfig_create(&context)
+    };
+    match attempt() {
+        Ok(()) => Replay::Replayed,
+        Err(errno) => Replay::Refused { errno: errno.raw_os_error() },
+    }
 }

@@ -125,6 +125,14 @@ impl Trials {
         Ok(file)
     }
 
+    /// Removes a log for good and gives back what it took of the quota.
+    pub(super) fn remove(&self, log: &Path) -> io::Result<()> {
+        let length_bytes = fs::metadata(log).map_or(0, |meta| meta.len());
+        fs::remove_file(log)?;
+        self.quota.release(length_bytes);
+        self.sync()
+    }
+
     /// Makes renames and removals last.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()

@@ -58,7 +58,7 @@ pub(super) fn write<S: Source>(
     source: &mut S,
     observe: Observe<'_>,
 ) -> Result<(), S::Error> {
-    let target = Target::open(device)?;
+    let target = open(device)?;
     if !source.marks().is_empty() {
         for mark in source.marks() {
             target.write(mark.offset, &mark.bytes)?;
@@ -83,17 +83,18 @@ pub(super) fn write<S: Source>(
     Ok(())
 }
 
-struct Target<'d> {
+/// Opens the device for writing, and writes nothing.
+pub(super) fn open(device: &HeldDevice) -> Result<Target<'_>, WriteError> {
+    let open_error = |source| WriteError::Open { device: device.path().into(), source };
+    Ok(Target { device, file: device.open_for_writing().map_err(open_error)? })
+}
+
+pub(super) struct Target<'d> {
     device: &'d HeldDevice,
     file: File,
 }
 
-impl<'d> Target<'d> {
-    fn open(device: &'d HeldDevice) -> Result<Self, WriteError> {
-        let open_error = |source| WriteError::Open { device: device.path().into(), source };
-        Ok(Self { device, file: device.open_for_writing().map_err(open_error)? })
-    }
-
+impl Target<'_> {
     fn write(&self, offset: u64, content: &[u8]) -> Result<(), WriteError> {
         let device = self.device.path();
         let written = self.file.write_all_at(content, offset);
