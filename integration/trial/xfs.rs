@@ -1,19 +1,22 @@
 //! The kernel replays an xfs log inside a trial, and the device never notices.
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use mount_guard::host::tool::{Cancel, End, Tool};
-use mount_guard::host::trial::{HeldDevice, Mounting, Replay, ReplayError, Room, Trial};
+use mount_guard::host::trial::{Apply, HeldDevice, Mounting, Replay, ReplayError, Room, Trial};
 use mount_guard::volume::FsType;
 
 use super::disks::{Lab, Mount, hash, path, run};
 use super::same::begin;
+use super::word::apply_of;
 
 pub fn tests() -> Vec<libtest_mimic::Trial> {
     crate::tests![
         loop_a_dirty_xfs_log_is_replayed_in_the_trial_only,
+        loop_a_damaged_xfs_is_repaired_in_the_trial,
         loop_what_does_not_mount_is_an_answer,
         loop_a_mount_that_is_called_off_ends,
         loop_a_guard_killed_while_it_mounts_is_gone_at_once,
@@ -62,6 +65,27 @@ fn loop_a_dirty_xfs_log_is_replayed_in_the_trial_only() {
         assert_eq!(hash(&lab.disk()), before);
     }
     assert_no_loop_is_left(&lab.disk());
+}
+
+fn loop_a_damaged_xfs_is_repaired_in_the_trial() {
+    let lab = Lab::new();
+    make_dirty_xfs(&lab);
+    // Clean the log, then break the free space header of the first allocation group.
+    drop(Mount::of_image(&lab.disk(), "rw", &lab.path("mnt")));
+    let file = std::fs::File::options().write(true).open(lab.disk()).unwrap();
+    file.write_all_at(&[0x5a; 128], 512).unwrap();
+    let before = hash(&lab.disk());
+
+    let trial = begin(&lab, Room::StateDir, Mounting::Auto);
+    assert_eq!(xfs_repair(&trial), End::Exited(1));
+    let tool = Tool::new("/sbin/xfs_repair", DEADLINE).arg("-f").arg(trial.path());
+    let exit = trial.run(tool, &Cancel::new().unwrap()).unwrap();
+    assert_eq!(exit.end, End::Exited(0), "{}", exit.stderr.text());
+    assert_eq!(xfs_repair(&trial), End::Exited(0));
+    assert_eq!(hash(&lab.disk()), before);
+    let apply = Apply { last: vec![0], ..apply_of(None, false) };
+    trial.finish().unwrap().apply(&apply, &mut |_| {}).unwrap();
+    run("/sbin/xfs_repair", &["-n", "-f", path(&lab.disk())]);
 }
 
 fn loop_what_does_not_mount_is_an_answer() {

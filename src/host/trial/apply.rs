@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::difference::{Buffers, Difference};
 use super::disk::Trouble;
-use super::log::{Direction, Identity, Log, LogError, LogHeader, LogWriter, log_bytes};
+use super::log::{Direction, FORMAT, Identity, Log, LogError, LogHeader, LogWriter, log_bytes};
 use super::plan::{Mark, Planned, plan};
 use super::write::{self, Observe, Source, Step, WriteError};
 use super::{HeldDevice, RedoError, Room};
@@ -117,11 +117,10 @@ impl Difference {
             return Err(ApplyError::Unresolved { log: redo });
         }
         let part = self.trials.part_path(&self.volume);
-        self.write_log(apply, planned, observe).inspect_err(|_| {
+        let log = self.write_log(&part, apply, planned, observe).inspect_err(|_| {
             let _ = fs::remove_file(&part);
         })?;
         observe(Step::LogWritten);
-        let log = Log::open(&part).map_err(ApplyError::Log)?;
         let named = fs::rename(&part, &redo).and_then(|()| self.trials.sync());
         if let Err(source) = named {
             // The device is untouched: neither name may make a later start think otherwise.
@@ -156,15 +155,15 @@ impl Difference {
 
     fn write_log(
         &self,
+        part: &Path,
         apply: &Apply,
         planned: &[Planned],
         observe: Observe<'_>,
-    ) -> Result<(), ApplyError> {
-        let part = self.trials.part_path(&self.volume);
-        let create_error = |source| ApplyError::Log(LogError::Write { path: part.clone(), source });
+    ) -> Result<Log, ApplyError> {
+        let create_error = |source| ApplyError::Log(LogError::Write { path: part.into(), source });
         let file = self.trials.create_part(&self.volume).map_err(create_error)?;
         let header = LogHeader {
-            format: 1,
+            format: FORMAT,
             identity: Identity {
                 volume: self.volume.as_str().into(),
                 fs_uuid: apply.fs_uuid.clone(),
@@ -173,7 +172,7 @@ impl Difference {
             size_bytes: self.device().size_bytes(),
             keep_undo: apply.keep_undo,
         };
-        let mut log = LogWriter::begin(file, &part, &header).map_err(ApplyError::Log)?;
+        let mut log = LogWriter::begin(file, part, &header).map_err(ApplyError::Log)?;
         observe(Step::LogBegun);
         for mark in &apply.marks {
             log.mark(mark).map_err(ApplyError::Log)?;
@@ -184,7 +183,7 @@ impl Difference {
                 self.load_unchanged(&mut buffers, planned.extent).map_err(ApplyError::Spoiled)?;
             log.blocks(*planned, old, new).map_err(ApplyError::Log)?;
         }
-        log.finish().map_err(ApplyError::Log)
+        log.finish().and_then(|()| Log::open(part)).map_err(ApplyError::Log)
     }
 
     fn apply_unlogged(

@@ -22,7 +22,7 @@ use super::DeviceNumber;
 pub(super) use read::Log;
 pub(super) use write::{LogWriter, log_bytes};
 
-const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 4096;
 const ENTRY_BYTES: usize = 16;
 const TRAILER_BYTES: usize = 32;

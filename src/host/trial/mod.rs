@@ -250,3 +250,17 @@ fn reclaim(disk: Arc<Disk>) -> Option<Disk> {
     }
     Arc::into_inner(disk)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_and_its_result_can_go_to_a_blocking_thread() {
+        fn is_send<T: Send + 'static>() {}
+        is_send::<Trial>();
+        is_send::<Difference>();
+        is_send::<HeldDevice>();
+        is_send::<Trials>();
+    }
+}

@@ -57,7 +57,7 @@ impl Trial {
         deadline: Duration,
         cancel: &Cancel,
     ) -> Result<(Self, Replay), ReplayError> {
-        let until = Instant::now() + deadline;
+        let until = Instant::now().checked_add(deadline);
         let root = self.root().as_raw_fd();
         let name = self.volume.as_str().to_owned();
         let fs = fs.as_str().to_owned();
@@ -72,7 +72,9 @@ impl Trial {
             match answer {
                 Some(answer) => return answer.map(|replay| (self, replay)),
                 None if cancel.is_raised() => return Err(ReplayError::Cancelled),
-                None if Instant::now() >= until => return Err(ReplayError::Deadline),
+                None if until.is_some_and(|until| Instant::now() >= until) => {
+                    return Err(ReplayError::Deadline);
+                }
                 None => {}
             }
         }

@@ -160,7 +160,8 @@ impl Trials {
                 let mut options = OpenOptions::new();
                 options.read(true).write(true).create_new(true).mode(0o600);
                 let file = options.open(&path)?;
-                fs::remove_file(&path)?;
+                // A trial that begins at the same time may have removed it.
+                let _ = fs::remove_file(&path);
                 Ok(file)
             }
             Err(errno) => Err(errno.into()),
