@@ -11,6 +11,7 @@ mod bench;
 mod content;
 mod show;
 mod support;
+mod trial;
 mod wall;
 mod wire;
 
@@ -45,13 +46,32 @@ fn main() -> ExitCode {
         Some("bench") => bench::run(words),
         Some("bench-plugin") => bench::run_plugin(words),
         Some("bench-copy") => bench::run_copy(words),
+        Some("run-trial") => {
+            trial::word::run(&rest(words));
+            ExitCode::SUCCESS
+        }
+        Some("trial-cost") => {
+            trial::cost::run_word(&rest(words));
+            ExitCode::SUCCESS
+        }
         _ => run_tests(),
     }
 }
 
+fn rest(words: impl Iterator<Item = std::ffi::OsString>) -> Vec<String> {
+    words.map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 fn run_tests() -> ExitCode {
     support::namespace::enter();
-    let trials = [bench::tests(), content::tests(), support::tests(), wall::tests(), wire::tests()];
+    let trials = [
+        bench::tests(),
+        content::tests(),
+        support::tests(),
+        trial::tests(),
+        wall::tests(),
+        wire::tests(),
+    ];
     let trials: Vec<Trial> = trials.into_iter().flatten().collect();
     let mut arguments = Arguments::from_args();
     // Most tests wait most of the time.

@@ -2,6 +2,7 @@
 
 pub mod csi;
 pub mod disk;
+pub mod fault;
 pub mod guard;
 pub mod kubelet;
 pub mod mounts;

@@ -1,10 +1,20 @@
 //! EFFECTS on the node. Nothing outside this room reads, writes, forks or mounts on it (the
 //! sockets in `proxy/` and `http.rs` excepted). It decides nothing.
+//!
+//! `unsafe` lives in this room and in no other: in `tool/spawn.rs` (between fork and exec), in
+//! `trial/arena.rs` (memory that is never swapped), in `trial/sealed.rs` and `trial/replay.rs` (a
+//! thread with its own descriptors), in `trial/device.rs` and in `trial/loop_device.rs` (ioctls
+//! without a binding).
 
+mod descriptors;
 #[cfg(test)]
 pub mod fake;
 pub mod linux;
 mod sent;
+#[expect(clippy::disallowed_methods, reason = "host/ is the room that runs tools")]
+pub mod tool;
+#[expect(clippy::disallowed_methods, reason = "host/ is the room that touches devices and files")]
+pub mod trial;
 
 use std::future::Future;
 use std::io;

@@ -3,6 +3,7 @@
 mod devices;
 mod echo;
 mod encrypted;
+mod fault;
 mod harm;
 mod kubelet;
 mod publish;
@@ -14,6 +15,7 @@ pub fn tests() -> Vec<libtest_mimic::Trial> {
         devices::tests(),
         echo::tests(),
         encrypted::tests(),
+        fault::tests(),
         harm::tests(),
         kubelet::tests(),
         publish::tests(),
