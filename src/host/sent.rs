@@ -61,9 +61,14 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
 }
 
 fn boot_dir(dir: &Path) -> Result<PathBuf, HostError> {
+    Ok(dir.join(read_boot()?))
+}
+
+/// What this boot of the node is called.
+pub(super) fn read_boot() -> Result<String, HostError> {
     let boot = fs::read_to_string(BOOT_ID)
         .map_err(|source| HostError::Read { path: BOOT_ID.into(), source })?;
-    Ok(dir.join(boot.trim()))
+    Ok(boot.trim().to_owned())
 }
 
 /// A digest names the file: a volume id and a path together may be longer than a file name.
