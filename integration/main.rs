@@ -9,6 +9,7 @@
 
 mod bench;
 mod content;
+mod memory;
 mod show;
 mod support;
 mod wall;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
             show::demo()
         }
         Some("panic-with-a-secret") => wire::panic_with_a_secret(),
+        Some("memory-writer") => memory::write(words),
         Some("bench") => bench::run(words),
         Some("bench-plugin") => bench::run_plugin(words),
         Some("bench-copy") => bench::run_copy(words),
@@ -51,7 +53,14 @@ fn main() -> ExitCode {
 
 fn run_tests() -> ExitCode {
     support::namespace::enter();
-    let trials = [bench::tests(), content::tests(), support::tests(), wall::tests(), wire::tests()];
+    let trials = [
+        bench::tests(),
+        content::tests(),
+        memory::tests(),
+        support::tests(),
+        wall::tests(),
+        wire::tests(),
+    ];
     let trials: Vec<Trial> = trials.into_iter().flatten().collect();
     let mut arguments = Arguments::from_args();
     // Most tests wait most of the time.
