@@ -39,6 +39,12 @@ impl Findings {
         &self.lines
     }
 
+    /// The first line alone, for a text that speaks of two checks.
+    #[must_use]
+    pub fn first(&self) -> &str {
+        self.lines.first().map_or("nothing it says", String::as_str)
+    }
+
     #[must_use]
     pub fn count(&self) -> usize {
         self.count

@@ -148,8 +148,10 @@ impl fmt::Display for Refusal {
             }
             Self::NotRepaired { tool, found, left } => write!(
                 f,
-                "its filesystem is damaged ({found}) and {} could not make it whole: {left}",
-                tool.name()
+                "its filesystem is damaged ({}) and {} could not make it whole: {}",
+                found.first(),
+                tool.name(),
+                left.first()
             ),
             Self::RepairTooLarge { tool, found } => write!(
                 f,

@@ -1,5 +1,6 @@
 use super::super::meaning::{Death, Meaning};
-use super::super::{Findings, ext_exit};
+use super::super::refusal::Cure;
+use super::super::{Findings, Refusal, Tool, ext_exit};
 use super::{ended, found, recorded, said};
 use crate::facts::tool::{End, Ran, Why};
 
@@ -173,4 +174,20 @@ fn a_death_says_how() {
     }
     let flood = Ran { stdout: "v: odd\n".to_owned(), ..ended(End::Killed(Why::Flood)) };
     assert_eq!(ext_exit::read(&flood), Meaning::Flood(found("odd")));
+}
+
+#[test]
+fn the_longest_refusal_leaves_room_for_the_device_in_an_answer() {
+    let line = "x".repeat(500);
+    let found = Findings::of([line.as_str(); 9]);
+    let tool = Tool::XfsRepair;
+    let cure = Cure::Repair;
+    for refusal in [
+        Refusal::Damaged { tool, found: found.clone(), cure },
+        Refusal::NotRepaired { tool, found: found.clone(), left: found.clone() },
+        Refusal::RepairTooLarge { tool, found },
+    ] {
+        let text = format!("{refusal}; {}", refusal.remedy());
+        assert!(text.is_ascii() && text.len() < 700, "{} bytes: {text}", text.len());
+    }
 }
