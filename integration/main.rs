@@ -9,6 +9,7 @@
 
 mod bench;
 mod content;
+mod memory;
 mod show;
 mod support;
 mod trial;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
             show::demo()
         }
         Some("panic-with-a-secret") => wire::panic_with_a_secret(),
+        Some("memory-writer") => memory::write(words),
         Some("bench") => bench::run(words),
         Some("bench-plugin") => bench::run_plugin(words),
         Some("bench-copy") => bench::run_copy(words),
@@ -67,6 +69,7 @@ fn run_tests() -> ExitCode {
     let trials = [
         bench::tests(),
         content::tests(),
+        memory::tests(),
         support::tests(),
         trial::tests(),
         wall::tests(),

@@ -20,11 +20,13 @@ pub fn tests() -> Vec<libtest_mimic::Trial> {
 /// A room and the rooms it may look into. `main.rs` and `lib.rs` hold the rooms together.
 const ARROWS: &[(&str, &[&str])] = &[
     ("app", &["config", "guard", "host", "http", "proxy", "telemetry"]),
-    ("config", &[]),
+    ("cli", &["config", "facts", "host", "volume"]),
+    ("config", &["volume"]),
     ("csi", &[]),
     ("facts", &["volume"]),
     ("format", &["facts", "volume"]),
-    ("guard", &["facts", "format", "host", "telemetry", "volume"]),
+    ("fsck", &["facts", "volume"]),
+    ("guard", &["facts", "format", "fsck", "host", "telemetry", "volume"]),
     ("host", &["facts", "volume"]),
     ("http", &["telemetry"]),
     ("proxy", &["csi", "facts", "guard", "host", "telemetry", "volume"]),

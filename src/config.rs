@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
+use crate::volume::VolumeId;
+
 /// A CSI node-plugin sidecar between kubelet and longhorn-csi-plugin.
 #[derive(Debug, Parser)]
 #[command(name = "mount-guard", version, about)]
@@ -20,6 +22,34 @@ pub struct Args {
 enum Command {
     /// Stand between kubelet and the plugin (the default).
     Serve(ServeArgs),
+    /// Forget what a volume held: a blank device may then be formatted.
+    Forget(VolumeArgs),
+    /// Check a volume at its next mount, whatever its superblock says.
+    Recheck(VolumeArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct VolumeArgs {
+    /// The volume's id: its name in Longhorn.
+    #[arg(value_parser = parse_volume)]
+    volume: VolumeId,
+    /// The guard's state directory, as the guard sees it.
+    #[arg(long, default_value = "/var/lib/mount-guard", value_parser = parse_dir)]
+    state_dir: PathBuf,
+}
+
+/// What the command line asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    Serve(Config),
+    ByHand(ByHand),
+}
+
+/// A command that is done and over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ByHand {
+    Forget { volume: VolumeId, state_dir: PathBuf },
+    Recheck { volume: VolumeId, state_dir: PathBuf },
 }
 
 #[derive(Debug, clap::Args)]
@@ -91,7 +121,7 @@ impl LogLevel {
     }
 }
 
-impl Config {
+impl Order {
     /// Reads the command line; prints what is wrong with it and exits with 2, or prints the help
     /// that was asked for and exits with 0.
     #[must_use]
@@ -100,12 +130,23 @@ impl Config {
     }
 }
 
-impl From<Args> for Config {
+impl From<Args> for Order {
     fn from(args: Args) -> Self {
-        let serve = match args.command {
-            Some(Command::Serve(serve)) => serve,
-            None => args.serve,
-        };
+        match args.command {
+            None => Self::Serve(args.serve.into()),
+            Some(Command::Serve(serve)) => Self::Serve(serve.into()),
+            Some(Command::Forget(VolumeArgs { volume, state_dir })) => {
+                Self::ByHand(ByHand::Forget { volume, state_dir })
+            }
+            Some(Command::Recheck(VolumeArgs { volume, state_dir })) => {
+                Self::ByHand(ByHand::Recheck { volume, state_dir })
+            }
+        }
+    }
+}
+
+impl From<ServeArgs> for Config {
+    fn from(serve: ServeArgs) -> Self {
         Self {
             endpoint: serve.endpoint,
             csi_address: serve.csi_address,
@@ -130,6 +171,10 @@ fn parse_socket(text: &str) -> Result<PathBuf, String> {
     parse_dir(path)
 }
 
+fn parse_volume(text: &str) -> Result<VolumeId, String> {
+    VolumeId::parse(text).map_err(|_| "not a volume id".into())
+}
+
 fn parse_dir(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if path.is_absolute() { Ok(path) } else { Err("an absolute path is needed".into()) }
@@ -148,9 +193,29 @@ fn parse_http_endpoint(text: &str) -> Result<SocketAddr, String> {
 mod tests {
     use super::*;
 
-    fn parse(args: &[&str]) -> Result<Config, clap::Error> {
+    fn order(args: &[&str]) -> Result<Order, clap::Error> {
         let words = std::iter::once("mount-guard").chain(args.iter().copied());
-        Args::try_parse_from(words).map(Config::from)
+        Args::try_parse_from(words).map(Order::from)
+    }
+
+    fn parse(args: &[&str]) -> Result<Config, clap::Error> {
+        order(args).map(|order| match order {
+            Order::Serve(config) => config,
+            Order::ByHand(command) => panic!("{command:?}"),
+        })
+    }
+
+    #[test]
+    fn a_command_names_a_volume() {
+        let volume = VolumeId::parse("pvc-1").unwrap();
+        let state_dir = PathBuf::from("/var/lib/mount-guard");
+        let forget = Order::ByHand(ByHand::Forget { volume: volume.clone(), state_dir });
+        assert_eq!(order(&["forget", "pvc-1"]).unwrap(), forget);
+        let recheck = Order::ByHand(ByHand::Recheck { volume, state_dir: PathBuf::from("/s") });
+        assert_eq!(order(&["recheck", "pvc-1", "--state-dir", "/s"]).unwrap(), recheck);
+        for args in [&["forget"][..], &["forget", "../etc"], &["recheck", "a", "b"]] {
+            assert_eq!(order(args).unwrap_err().exit_code(), 2, "{args:?}");
+        }
     }
 
     #[test]

@@ -2,12 +2,15 @@
 
 use std::process::ExitCode;
 
-use mount_guard::config::Config;
-use mount_guard::{app, telemetry};
+use mount_guard::config::Order;
+use mount_guard::{app, cli, telemetry};
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
-    let config = Config::from_command_line();
+    let config = match Order::from_command_line() {
+        Order::Serve(config) => config,
+        Order::ByHand(command) => return cli::run(&command),
+    };
     telemetry::start_log(config.log_format, &config.log_level);
     // One thread: for small messages it beats several (DESIGN, facts/performance.md).
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

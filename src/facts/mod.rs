@@ -2,4 +2,6 @@
 
 pub mod bytes;
 pub mod call;
+pub mod memory;
 pub mod superblock;
+pub mod tool;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::facts::memory;
 use crate::facts::superblock::Uuid;
 
 /// What is known of a volume's past.
@@ -28,6 +29,18 @@ pub struct Remembered {
     /// As [`super::Filesystem::name`] gives it, or `LUKS`.
     pub name: String,
     pub uuid: Option<Uuid>,
+}
+
+impl From<memory::Remembered> for Memory {
+    /// A record whose details are lost still speaks of data.
+    fn from(remembered: memory::Remembered) -> Self {
+        let record = remembered.into_record();
+        match (record.held, record.format_forwarded_seconds) {
+            (Some(held), _) => Self::Held(Remembered { name: held.name, uuid: held.uuid }),
+            (None, Some(at_seconds)) => Self::FormatForwarded { at_seconds },
+            (None, None) => Self::Nothing,
+        }
+    }
 }
 
 impl fmt::Display for Remembered {

@@ -1,10 +1,16 @@
 //! A node that exists in memory only.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Host, HostError};
 use crate::facts::call::SentCall;
+use crate::facts::memory::{Event, Remembered};
+use crate::volume::VolumeId;
+
+/// What the node calls its boot: it never goes down.
+const FAKE_BOOT: &str = "boot";
 
 /// A process's hold on a node. A clone is the same process.
 #[derive(Clone, Default)]
@@ -17,6 +23,8 @@ pub struct FakeHost {
 #[derive(Default)]
 pub struct FakeNode {
     pub sent: Mutex<Vec<SentCall>>,
+    /// What is remembered of each volume, broken records included.
+    pub memory: Mutex<BTreeMap<VolumeId, Remembered>>,
     /// The state directory cannot be written.
     pub read_only: AtomicBool,
 }
@@ -66,5 +74,37 @@ impl Host for FakeHost {
 
     async fn read_sent(&self) -> Result<Vec<SentCall>, HostError> {
         Ok(self.reach_node().await?.sent.lock().unwrap().clone())
+    }
+
+    async fn recall(&self, volume: &VolumeId) -> Result<Remembered, HostError> {
+        let node = self.reach_node().await?;
+        let memory = node.memory.lock().unwrap();
+        Ok(memory.get(volume).cloned().unwrap_or(Remembered::Nothing))
+    }
+
+    async fn remember(&self, volume: &VolumeId, event: &Event) -> Result<(), HostError> {
+        let node = self.reach_node().await?;
+        let mut memory = node.memory.lock().unwrap();
+        let before = memory.remove(volume).unwrap_or(Remembered::Nothing);
+        memory.insert(volume.clone(), Remembered::Record(before.into_record().after(event)));
+        Ok(())
+    }
+
+    async fn forget(&self, volume: &VolumeId) -> Result<bool, HostError> {
+        Ok(self.reach_node().await?.memory.lock().unwrap().remove(volume).is_some())
+    }
+
+    async fn resume_checks(&self) -> Result<(), HostError> {
+        let node = self.reach_node().await?;
+        for remembered in node.memory.lock().unwrap().values_mut() {
+            if let Remembered::Record(record) = remembered {
+                *record = record.clone().resumed(FAKE_BOOT);
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_boot(&self) -> Result<String, HostError> {
+        Ok(FAKE_BOOT.to_owned())
     }
 }

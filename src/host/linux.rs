@@ -6,8 +6,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::{Host, HostError, sent};
+use super::{Host, HostError, memory, sent};
 use crate::facts::call::SentCall;
+use crate::facts::memory::{Event, Remembered};
+use crate::volume::VolumeId;
 
 /// How long the state directory may take for one verb.
 ///
@@ -20,9 +22,14 @@ const MAX_BACKLOG: usize = 1024;
 
 /// This node.
 pub struct LinuxHost {
+    state_dir: PathBuf,
     sent: PathBuf,
     writer: mpsc::Sender<Order>,
+    rememberer: mpsc::Sender<Job>,
 }
+
+/// Work on the memory of volumes. It is fsynced, so it has a thread of its own.
+type Job = Box<dyn FnOnce() + Send>;
 
 /// What the writer of records does, in the order it was told.
 enum Order {
@@ -40,7 +47,28 @@ impl LinuxHost {
         // A thread of its own, since a file may block; one thread, since order matters. It ends
         // with the last sender.
         std::thread::spawn(move || write_records(&dir, orders));
-        Self { sent, writer }
+        let (rememberer, mut jobs) = mpsc::channel::<Job>(MAX_BACKLOG);
+        std::thread::spawn(move || {
+            while let Some(job) = jobs.blocking_recv() {
+                job();
+            }
+        });
+        Self { state_dir: state_dir.into(), sent, writer, rememberer }
+    }
+
+    /// Does `work` on the memory after all that was asked of it before.
+    async fn in_memory<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Path) -> Result<T, HostError> + Send + 'static,
+    ) -> Result<T, HostError> {
+        let (answer, answered) = oneshot::channel();
+        let state_dir = self.state_dir.clone();
+        let job = move || {
+            // Whoever no longer waits has been told that it took too long.
+            let _ = answer.send(work(&state_dir));
+        };
+        self.rememberer.try_send(Box::new(job)).map_err(|_| self.backlog())?;
+        self.bounded(async { answered.await.unwrap_or_else(|_| Err(self.backlog())) }).await
     }
 
     /// Waits for `answer`, but no longer than [`STATE_DEADLINE`].
@@ -49,14 +77,14 @@ impl LinuxHost {
         answer: impl Future<Output = Result<T, HostError>>,
     ) -> Result<T, HostError> {
         let late = |_| HostError::Deadline {
-            path: self.sent.clone(),
+            path: self.state_dir.clone(),
             after_ms: STATE_DEADLINE.as_millis(),
         };
         timeout(STATE_DEADLINE, answer).await.map_err(late)?
     }
 
     fn backlog(&self) -> HostError {
-        HostError::Backlog { path: self.sent.clone() }
+        HostError::Backlog { path: self.state_dir.clone() }
     }
 }
 
@@ -93,5 +121,28 @@ impl Host for LinuxHost {
             work.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
         })
         .await
+    }
+
+    async fn recall(&self, volume: &VolumeId) -> Result<Remembered, HostError> {
+        let volume = volume.clone();
+        self.in_memory(move |state_dir| memory::recall(state_dir, &volume)).await
+    }
+
+    async fn remember(&self, volume: &VolumeId, event: &Event) -> Result<(), HostError> {
+        let (volume, event) = (volume.clone(), event.clone());
+        self.in_memory(move |state_dir| memory::remember(state_dir, &volume, &event)).await
+    }
+
+    async fn forget(&self, volume: &VolumeId) -> Result<bool, HostError> {
+        let volume = volume.clone();
+        self.in_memory(move |state_dir| memory::forget(state_dir, &volume)).await
+    }
+
+    async fn resume_checks(&self) -> Result<(), HostError> {
+        self.in_memory(|state_dir| memory::resume(state_dir, sent::read_boot()?)).await
+    }
+
+    async fn read_boot(&self) -> Result<String, HostError> {
+        sent::read_boot().map(str::to_owned)
     }
 }

@@ -10,6 +10,7 @@ mod descriptors;
 #[cfg(test)]
 pub mod fake;
 pub mod linux;
+pub mod memory;
 mod sent;
 #[expect(clippy::disallowed_methods, reason = "host/ is the room that runs tools")]
 pub mod tool;
@@ -21,6 +22,8 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::facts::call::SentCall;
+use crate::facts::memory::{Event, Remembered};
+use crate::volume::VolumeId;
 
 /// What the guard asks of the node. Every verb has a deadline.
 pub trait Host: Send + Sync + 'static {
@@ -41,6 +44,44 @@ pub trait Host: Send + Sync + 'static {
     /// [`HostError`] if the records could not be listed. A record that cannot be read on its own
     /// is left out and kept on disk.
     fn read_sent(&self) -> impl Future<Output = Result<Vec<SentCall>, HostError>> + Send;
+
+    /// What is known of `volume`. It outlives the node's uptime.
+    ///
+    /// # Errors
+    /// [`HostError`] if the state directory does not answer; a record that is there and cannot be
+    /// read is [`Remembered::Unreadable`].
+    fn recall(
+        &self,
+        volume: &VolumeId,
+    ) -> impl Future<Output = Result<Remembered, HostError>> + Send;
+
+    /// Remembers that `event` happened to `volume`, and returns once that is on disk.
+    ///
+    /// # Errors
+    /// [`HostError`] if it was not written in time; the guard then works without memory.
+    fn remember(
+        &self,
+        volume: &VolumeId,
+        event: &Event,
+    ) -> impl Future<Output = Result<(), HostError>> + Send;
+
+    /// Forgets `volume`, and tells whether there was something to forget.
+    ///
+    /// # Errors
+    /// [`HostError`] if it is still remembered.
+    fn forget(&self, volume: &VolumeId) -> impl Future<Output = Result<bool, HostError>> + Send;
+
+    /// Counts the checks that were under way when the last run of the guard ended.
+    ///
+    /// # Errors
+    /// [`HostError`] if a record could not be read or written.
+    fn resume_checks(&self) -> impl Future<Output = Result<(), HostError>> + Send;
+
+    /// The boot id of the node, as [`crate::facts::memory::Running`] takes it.
+    ///
+    /// # Errors
+    /// [`HostError`] if the kernel does not say.
+    fn read_boot(&self) -> impl Future<Output = Result<String, HostError>> + Send;
 }
 
 /// A verb that was not carried out.

@@ -62,13 +62,18 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
 }
 
 fn boot_dir(dir: &Path) -> Result<PathBuf, HostError> {
+    Ok(dir.join(read_boot()?))
+}
+
+/// What this boot of the node is called. It does not change while a process lives.
+pub(super) fn read_boot() -> Result<&'static str, HostError> {
     static BOOT: OnceLock<String> = OnceLock::new();
     if let Some(boot) = BOOT.get() {
-        return Ok(dir.join(boot));
+        return Ok(boot);
     }
     let boot = fs::read_to_string(BOOT_ID)
         .map_err(|source| HostError::Read { path: BOOT_ID.into(), source })?;
-    Ok(dir.join(BOOT.get_or_init(|| boot.trim().to_owned())))
+    Ok(BOOT.get_or_init(|| boot.trim().to_owned()))
 }
 
 /// A digest names the file: a volume id and a path together may be longer than a file name.

@@ -1,0 +1,182 @@
+//! Why a damaged filesystem is not handed on, and what would change that. The texts speak of the
+//! device as "it".
+
+use std::fmt;
+
+use super::{Findings, Tool};
+use crate::facts::superblock::Uuid;
+
+/// A reason with everything it rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    Damaged {
+        tool: Tool,
+        found: Findings,
+        cure: Cure,
+    },
+    /// The repair ran and left damage, or could not be shown to have left none.
+    NotRepaired {
+        tool: Tool,
+        found: Findings,
+        left: Findings,
+    },
+    /// The repair changes more than may be kept.
+    RepairTooLarge {
+        tool: Tool,
+        found: Findings,
+    },
+    SuperblockLost {
+        repairable: bool,
+    },
+    DeviceTooSmall {
+        fs_bytes: Option<u64>,
+        size_bytes: Option<u64>,
+    },
+    /// xfs: the log is needed, and no mount replays it.
+    LogUnreplayable {
+        errno: i32,
+    },
+    /// xfs: a copy of it is mounted on this node.
+    DuplicateUuid {
+        uuid: Uuid,
+        device: String,
+    },
+    /// xfs: the kernel is older than the filesystem.
+    KernelTooOld {
+        features: String,
+    },
+}
+
+/// What would cure a damaged filesystem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cure {
+    /// The mode `repair`.
+    Repair,
+    /// A backup that may be kept of an encrypted volume.
+    BackupOfEncrypted,
+    ByHandAfterKills {
+        kills: u32,
+    },
+    /// No second trial could be begun.
+    ByHand,
+}
+
+impl Refusal {
+    /// One word for log and metric.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Damaged { .. } => "damaged",
+            Self::NotRepaired { .. } => "not_repaired",
+            Self::RepairTooLarge { .. } => "repair_too_large",
+            Self::SuperblockLost { .. } => "superblock_lost",
+            Self::DeviceTooSmall { .. } => "device_too_small",
+            Self::LogUnreplayable { .. } => "log_unreplayable",
+            Self::DuplicateUuid { .. } => "duplicate_uuid",
+            Self::KernelTooOld { .. } => "kernel_too_old",
+        }
+    }
+
+    /// The one thing that would change the answer.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        let by_hand = |tool: Tool, line: &str| {
+            format!("take a snapshot, then run `{line}` by hand ({})", tool.name())
+        };
+        match self {
+            Self::Damaged { tool: Tool::E2fsck, cure: Cure::Repair, .. } => {
+                "take a snapshot, then set `mount-guard/fsck: repair` (StorageClass parameter or PV \
+                 attribute), or run `e2fsck -f -y` by hand"
+                    .to_owned()
+            }
+            Self::Damaged { tool: Tool::XfsRepair, cure: Cure::Repair, .. } => {
+                "take a snapshot, then set `mount-guard/fsck: repair` (StorageClass parameter or PV \
+                 attribute), or run `xfs_repair` by hand"
+                    .to_owned()
+            }
+            Self::Damaged { cure: Cure::BackupOfEncrypted, .. } => {
+                "it is encrypted, and `--repair-backup undo` keeps nothing of such a volume: set it \
+                 to `snapshot` or `none`"
+                    .to_owned()
+            }
+            Self::Damaged { tool, cure: Cure::ByHandAfterKills { kills }, .. } => {
+                format!("its repair died {kills} times: {}", by_hand(*tool, repair_line(*tool)))
+            }
+            Self::Damaged { tool: Tool::Btrfs, .. } => {
+                "restore from a backup or snapshot; `btrfs check --repair` is a last resort"
+                    .to_owned()
+            }
+            Self::Damaged { tool, cure: Cure::ByHand, .. }
+            | Self::NotRepaired { tool, .. }
+            | Self::RepairTooLarge { tool, .. } => by_hand(*tool, repair_line(*tool)),
+            Self::SuperblockLost { repairable: true } => {
+                "set `mount-guard/fsck: repair` to rebuild it from its copy".to_owned()
+            }
+            Self::SuperblockLost { repairable: false } => {
+                "restore from a backup or snapshot".to_owned()
+            }
+            Self::DeviceTooSmall { fs_bytes, .. } => match fs_bytes {
+                Some(bytes) => format!("expand the volume to {bytes} bytes, or restore a backup"),
+                None => "expand the volume, or restore a backup".to_owned(),
+            },
+            Self::LogUnreplayable { .. } => {
+                "restore from a backup, or take a snapshot and run `xfs_repair -L` by hand, which \
+                 loses the latest changes"
+                    .to_owned()
+            }
+            Self::DuplicateUuid { .. } => {
+                "mount it with the option `nouuid`, or on another node".to_owned()
+            }
+            Self::KernelTooOld { .. } => "use a node with a newer kernel".to_owned(),
+        }
+    }
+}
+
+fn repair_line(tool: Tool) -> &'static str {
+    match tool {
+        Tool::E2fsck => "e2fsck -f -y",
+        Tool::XfsRepair => "xfs_repair",
+        Tool::Btrfs => "btrfs check",
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged { tool, found, .. } => {
+                write!(f, "its filesystem is damaged: {} found {found}", tool.name())
+            }
+            Self::NotRepaired { tool, found, left } => write!(
+                f,
+                "its filesystem is damaged ({}) and {} could not make it whole: {}",
+                found.first(),
+                tool.name(),
+                left.first()
+            ),
+            Self::RepairTooLarge { tool, found } => write!(
+                f,
+                "its filesystem is damaged ({found}) and its repair by {} changes more than the \
+                 state directory may keep",
+                tool.name()
+            ),
+            Self::SuperblockLost { .. } => f.write_str("its superblock is lost"),
+            Self::DeviceTooSmall { fs_bytes: Some(fs), size_bytes: Some(size) } => write!(
+                f,
+                "it is smaller ({size} bytes) than its filesystem ({fs} bytes): a check would cut \
+                 files off"
+            ),
+            Self::DeviceTooSmall { .. } => {
+                f.write_str("it is smaller than its filesystem: a check would cut files off")
+            }
+            Self::LogUnreplayable { errno } => {
+                write!(f, "its xfs log holds changes that cannot be replayed (errno {errno})")
+            }
+            Self::DuplicateUuid { uuid, device } => {
+                write!(f, "its xfs UUID {uuid} is mounted on this node already, from {device}")
+            }
+            Self::KernelTooOld { features } => {
+                write!(f, "its xfs has features this kernel does not know ({features})")
+            }
+        }
+    }
+}
