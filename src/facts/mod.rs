@@ -2,4 +2,8 @@
 
 pub mod bytes;
 pub mod call;
+pub mod device;
+pub mod mounts;
+pub mod process;
 pub mod superblock;
+pub mod sysfs;
