@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests act on the node they run on")]
 
 mod bench;
+mod claims;
 mod content;
 mod show;
 mod support;
@@ -51,7 +52,14 @@ fn main() -> ExitCode {
 
 fn run_tests() -> ExitCode {
     support::namespace::enter();
-    let trials = [bench::tests(), content::tests(), support::tests(), wall::tests(), wire::tests()];
+    let trials = [
+        bench::tests(),
+        claims::tests(),
+        content::tests(),
+        support::tests(),
+        wall::tests(),
+        wire::tests(),
+    ];
     let trials: Vec<Trial> = trials.into_iter().flatten().collect();
     let mut arguments = Arguments::from_args();
     // Most tests wait most of the time.

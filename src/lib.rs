@@ -3,7 +3,7 @@
 //! The rooms, and who may look into whom (a test reads the `use` lines and keeps it so):
 //!
 //! ```text
-//! main → app → proxy → guard → format → facts → volume
+//! main → app → proxy → guard → {claims, format} → facts → volume
 //!                        guard → host → facts
 //! ```
 //!
@@ -12,6 +12,7 @@
 //! * [`proxy`] is all that speaks gRPC: sockets, routes, bytes, request parsing, status.
 //! * [`guard`] decides the order: one call at a time for a volume, work that outlives its caller.
 //! * [`facts`] are the words for what a node shows, and pure.
+//! * [`claims`] decides: who holds a device, and is it the right one?
 //! * [`format`] decides: what is on a device, and may it be handed on?
 //! * [`host`] acts on the node, and decides nothing.
 //! * [`http`] serves health, readiness, metrics and status.
@@ -19,6 +20,7 @@
 //! * [`volume`] holds the names that a call speaks of, checked once.
 
 pub mod app;
+pub mod claims;
 pub mod config;
 pub mod csi;
 pub mod facts;

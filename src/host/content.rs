@@ -45,17 +45,24 @@ pub(super) async fn read(
     let (sender, mut told) = mpsc::channel(1);
     let (device, wanted) = (path.to_owned(), ranges.to_vec());
     threads.spawn(path, move || read_all(&device, number, &wanted, &sender))?;
+    collect(deadline, ranges, &mut told, bytes).await
+}
+
+async fn collect(
+    deadline: Duration,
+    ranges: &[ByteRange],
+    told: &mut mpsc::Receiver<Told>,
+    bytes: &mut DeviceBytes,
+) -> Result<(), HostError> {
     let mut silent = false;
     for range in ranges {
         let outcome = if silent { None } else { timeout(deadline, told.recv()).await.ok() };
         silent = outcome.is_none();
-        bytes.put(
-            *range,
-            match outcome {
-                Some(told) => told.expect("a thread tells of every range")?,
-                None => Outcome::Failed(Failure::Errno(Number::ETIMEDOUT)),
-            },
-        );
+        let outcome = match outcome {
+            Some(told) => told.expect("a thread tells of every range")?,
+            None => Outcome::Failed(Failure::Errno(Number::ETIMEDOUT)),
+        };
+        bytes.put(*range, outcome);
     }
     Ok(())
 }
@@ -109,4 +116,26 @@ fn read_range(fd: &OwnedFd, range: ByteRange) -> Outcome {
 
 fn failed(errno: Errno) -> Outcome {
     Outcome::Failed(Failure::Errno(Number::from_raw(errno.raw_os_error())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::bytes::Read;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_device_that_falls_silent_is_not_asked_again() {
+        let ranges = [0, 4096, 8192].map(|at| ByteRange::new(at, 4096));
+        let (tells, mut told) = mpsc::channel(1);
+        tells.send(Ok(Outcome::Bytes(vec![7; 4096]))).await.unwrap();
+        let mut bytes = DeviceBytes::new(1 << 20);
+        let start = tokio::time::Instant::now();
+        collect(READ_DEADLINE, &ranges, &mut told, &mut bytes).await.unwrap();
+        assert_eq!(start.elapsed(), READ_DEADLINE);
+        assert_eq!(bytes.at(0, 4096), Read::Bytes(&[7; 4096]));
+        for offset_bytes in [4096, 8192] {
+            let failure = Failure::Errno(Number::ETIMEDOUT);
+            assert_eq!(bytes.at(offset_bytes, 1), Read::Failed { failure, offset_bytes });
+        }
+    }
 }
