@@ -43,8 +43,8 @@ const KNOWN_TO: &[(&str, &[&str])] = &[
     ("h2", &["proxy"]),
     ("hyper", &["proxy", "http"]),
     ("http_body", &["proxy"]),
-    // claims/ and facts/ take the names of error numbers from it, and nothing else.
-    ("nix", &["claims", "facts", "host", "proxy"]),
+    // claims/, facts/ and format/ take the names of error numbers from it, and nothing else.
+    ("nix", &["claims", "facts", "format", "host", "proxy"]),
     ("libc", &["host"]),
     ("rustix", &["host"]),
     ("kube", &["cluster"]),

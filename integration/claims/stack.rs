@@ -36,7 +36,7 @@ impl Sysfs {
         let (mut nodes, node) = Nodes::of(disk.device());
         nodes.roots.sys = nodes.dir.path().join("sys");
         let sysfs = Self { nodes, node, disk };
-        fs::create_dir_all(sysfs.path("block")).unwrap();
+        fs::create_dir_all(sysfs.path("devices/virtual/block")).unwrap();
         fs::create_dir_all(sysfs.path("dev/block")).unwrap();
         sysfs.add_disk("sda", 1, &sysfs.disk.attachment().number(), iqn);
         sysfs

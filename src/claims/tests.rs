@@ -110,7 +110,7 @@ fn mount_at(path: &str) -> MountSighting {
     let line = format!("36 35 8:32 / {path} rw - ext4 /dev/longhorn/pvc-1 rw");
     MountSighting {
         mount: Mount::parse(line.as_bytes()).unwrap(),
-        namespace: 4_026_531_840,
+        namespace: Some(4_026_531_840),
         process: Process { pid: 4711, comm: "node_exporter".into(), pod: None },
         pod: PodUid::of_path(path.as_ref()),
         life: Life::Unknown,

@@ -140,8 +140,8 @@ pub struct Sightings<T> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountSighting {
     pub mount: Mount,
-    /// The mount namespace: the number in `/proc/PID/ns/mnt`.
-    pub namespace: u64,
+    /// The mount namespace: the number in `/proc/PID/ns/mnt`, where that is shown.
+    pub namespace: Option<u64>,
     /// The process of it with the lowest number.
     pub process: Process,
     /// The pod in whose directory it is mounted.

@@ -28,48 +28,44 @@ pub(super) fn find_mounts(
     numbers: &[DevNumber],
     roots: &Roots,
 ) -> Result<Sightings<MountSighting>, HostError> {
-    let own = read_namespace(&Dir::open(Path::new("/proc/self")).map_err(cannot("/proc/self"))?);
+    let own = Dir::open(Path::new("/proc/self")).ok().and_then(|dir| read_namespace(&dir));
     let mut found = Sightings { seen: Vec::new(), unread_processes: 0 };
     let mut views: BTreeSet<View> = BTreeSet::new();
-    let mut known: BTreeSet<(u64, u64)> = BTreeSet::new();
+    // The number of a mount is the node's, not its namespace's (`mnt_alloc_id`, fs/namespace.c).
+    let mut known: BTreeSet<u64> = BTreeSet::new();
     for pid in pids(&roots.proc)? {
         let dir = roots.proc.join(pid.to_string());
-        let view = match look_at(&dir, |process| {
-            Ok(((read_namespace(process)?, process.link("root")?), ()))
-        }) {
-            Seen::There((view, ())) => view,
-            Seen::Ended => continue,
-            Seen::Closed => {
-                found.unread_processes += 1;
-                continue;
-            }
-        };
-        if !views.insert(view.clone()) {
+        let view = read_view(&dir);
+        if view.as_ref().is_some_and(|view| views.contains(view)) {
             continue;
         }
         let table = match fs::read(dir.join("mountinfo")) {
             Ok(table) => Table::parse(&table),
-            Err(error) if is_end(&error) => {
-                // The next process with this view is to be read instead.
-                views.remove(&view);
-                continue;
-            }
+            Err(error) if is_end(&error) => continue,
             Err(_) => {
                 found.unread_processes += 1;
                 continue;
             }
         };
+        let namespace = view.as_ref().map(|(namespace, _)| *namespace);
         for mount in table.mounts.into_iter().filter(|mount| is_of(mount, numbers)) {
-            if known.insert((view.0, mount.id)) {
-                let is_own = own.as_ref().is_ok_and(|own| *own == view.0);
-                let life = read_life(&mount, is_own);
+            if known.insert(mount.id) {
+                let life = read_life(&mount, own.is_some() && own == namespace);
                 let pod = PodUid::of_path(&mount.path);
                 let process = name(pid, &dir);
-                found.seen.push(MountSighting { mount, namespace: view.0, process, pod, life });
+                found.seen.push(MountSighting { mount, namespace, process, pod, life });
             }
         }
+        views.extend(view);
     }
     Ok(found)
+}
+
+/// `None` where it is not shown, as of a process with more rights: its table is then read for
+/// itself.
+fn read_view(process: &Path) -> Option<View> {
+    let process = Dir::open(process).ok()?;
+    Some((read_namespace(&process)?, process.link("root").ok()?))
 }
 
 /// The processes that have a node of any of `numbers` open.
@@ -78,8 +74,10 @@ pub(super) fn find_openers(
     roots: &Roots,
 ) -> Result<Sightings<Process>, HostError> {
     let mut found = Sightings { seen: Vec::new(), unread_processes: 0 };
-    let own = std::process::id();
-    for pid in pids(&roots.proc)? {
+    // Under the host's `proc` this process has another number than its own.
+    let own = fs::read_link(roots.proc.join("self")).ok();
+    let own = own.and_then(|own| own.to_str()?.parse().ok());
+    for pid in pids(&roots.proc)?.into_iter().filter(|pid| Some(*pid) != own) {
         let dir = roots.proc.join(pid.to_string());
         let has_it = |process: &Dir| {
             let files = process.dir(Path::new("fd"))?;
@@ -87,29 +85,13 @@ pub(super) fn find_openers(
                 number_behind(files.fd(), Path::new(fd)).is_some_and(|fd| numbers.contains(&fd))
             }))
         };
-        match look_at(&dir, has_it) {
-            Seen::There(true) if pid != own => found.seen.push(name(pid, &dir)),
-            Seen::There(_) | Seen::Ended => {}
-            Seen::Closed => found.unread_processes += 1,
+        match Dir::open(&dir).and_then(|process| has_it(&process)) {
+            Ok(true) => found.seen.push(name(pid, &dir)),
+            Ok(false) | Err(Errno::NOENT | Errno::SRCH) => {}
+            Err(_) => found.unread_processes += 1,
         }
     }
     Ok(found)
-}
-
-/// How the look at a process went.
-enum Seen<T> {
-    There(T),
-    Ended,
-    /// It would not be looked at.
-    Closed,
-}
-
-fn look_at<T>(dir: &Path, look: impl FnOnce(&Dir) -> Result<T, Errno>) -> Seen<T> {
-    match Dir::open(dir).and_then(|dir| look(&dir)) {
-        Ok(seen) => Seen::There(seen),
-        Err(Errno::NOENT | Errno::SRCH) => Seen::Ended,
-        Err(_) => Seen::Closed,
-    }
 }
 
 /// Processes by their numbers: the oldest of a namespace comes first and gives it its name.
@@ -121,11 +103,9 @@ fn pids(proc: &Path) -> Result<Vec<u32>, HostError> {
 }
 
 /// The number in `mnt:[4026531840]`.
-fn read_namespace(process: &Dir) -> Result<u64, Errno> {
-    let link = process.link("ns/mnt")?;
-    let text = link.to_string_lossy();
-    let number = text.strip_prefix("mnt:[").and_then(|rest| rest.strip_suffix(']'));
-    number.and_then(|number| number.parse().ok()).ok_or(Errno::INVAL)
+fn read_namespace(process: &Dir) -> Option<u64> {
+    let link = process.link("ns/mnt").ok()?;
+    link.to_str()?.strip_prefix("mnt:[")?.strip_suffix(']')?.parse().ok()
 }
 
 fn name(pid: u32, dir: &Path) -> Process {
