@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests act on the node they run on")]
 
 mod bench;
+mod claims;
 mod content;
 mod memory;
 mod show;
@@ -68,6 +69,7 @@ fn run_tests() -> ExitCode {
     support::namespace::enter();
     let trials = [
         bench::tests(),
+        claims::tests(),
         content::tests(),
         memory::tests(),
         support::tests(),

@@ -20,13 +20,14 @@ pub fn tests() -> Vec<libtest_mimic::Trial> {
 /// A room and the rooms it may look into. `main.rs` and `lib.rs` hold the rooms together.
 const ARROWS: &[(&str, &[&str])] = &[
     ("app", &["config", "guard", "host", "http", "proxy", "telemetry"]),
+    ("claims", &["facts", "volume"]),
     ("cli", &["config", "facts", "host", "volume"]),
     ("config", &["volume"]),
     ("csi", &[]),
     ("facts", &["volume"]),
     ("format", &["facts", "volume"]),
     ("fsck", &["facts", "volume"]),
-    ("guard", &["facts", "format", "fsck", "host", "telemetry", "volume"]),
+    ("guard", &["claims", "facts", "format", "fsck", "host", "telemetry", "volume"]),
     ("host", &["facts", "volume"]),
     ("http", &["telemetry"]),
     ("proxy", &["csi", "facts", "guard", "host", "telemetry", "volume"]),
@@ -44,8 +45,8 @@ const KNOWN_TO: &[(&str, &[&str])] = &[
     ("h2", &["proxy"]),
     ("hyper", &["proxy", "http"]),
     ("http_body", &["proxy"]),
-    // facts/ takes the names of error numbers from it, and nothing else.
-    ("nix", &["facts", "host", "proxy"]),
+    // claims/, facts/ and format/ take the names of error numbers from it, and nothing else.
+    ("nix", &["claims", "facts", "format", "host", "proxy"]),
     ("libc", &["host"]),
     ("rustix", &["host"]),
     ("kube", &["cluster"]),

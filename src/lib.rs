@@ -3,7 +3,7 @@
 //! The rooms, and who may look into whom (a test reads the `use` lines and keeps it so):
 //!
 //! ```text
-//! main → app → proxy → guard → {format, fsck} → facts → volume
+//! main → app → proxy → guard → {claims, format, fsck} → facts → volume
 //! main → cli → host      guard → host → facts
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! * [`proxy`] is all that speaks gRPC: sockets, routes, bytes, request parsing, status.
 //! * [`guard`] decides the order: one call at a time for a volume, work that outlives its caller.
 //! * [`facts`] are the words for what a node shows, and pure.
+//! * [`claims`] decides: who holds a device, and is it the right one?
 //! * [`format`] decides: what is on a device, and may it be handed on?
 //! * [`fsck`] decides: what checker to run, and what did its end mean?
 //! * [`host`] acts on the node, and decides nothing.
@@ -21,6 +22,7 @@
 //! * [`volume`] holds the names that a call speaks of, checked once.
 
 pub mod app;
+pub mod claims;
 pub mod cli;
 pub mod config;
 pub mod csi;

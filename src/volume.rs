@@ -131,6 +131,28 @@ impl FsType {
     }
 }
 
+/// The number of a device: what identifies it on a node, whatever its nodes are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DevNumber {
+    pub major: u32,
+    pub minor: u32,
+}
+
+impl DevNumber {
+    /// Reads `major:minor`, as the mount table and sysfs print it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (major, minor) = text.split_once(':')?;
+        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    }
+}
+
+impl fmt::Display for DevNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
 fn parse_path(text: &str) -> Result<PathBuf, Unfit> {
     let path = Path::new(text);
     match text {
@@ -189,5 +211,15 @@ mod tests {
         }
         let odd = "/var/lib/kubelet/a b\n\u{e9}/..c/globalmount";
         assert_eq!(StagingPath::parse(odd).unwrap().as_path(), Path::new(odd));
+    }
+
+    #[test]
+    fn a_device_number_is_two_numbers() {
+        let number = DevNumber { major: 259, minor: 1_048_575 };
+        assert_eq!(DevNumber::parse("259:1048575"), Some(number));
+        assert_eq!(number.to_string(), "259:1048575");
+        for text in ["", ":", "8", "8:", "8:x", "8:0:1", "-1:0", "8:99999999999"] {
+            assert_eq!(DevNumber::parse(text), None, "{text:?}");
+        }
     }
 }

@@ -2,6 +2,10 @@
 
 pub mod bytes;
 pub mod call;
+pub mod device;
 pub mod memory;
+pub mod mounts;
+pub mod process;
 pub mod superblock;
+pub mod sysfs;
 pub mod tool;

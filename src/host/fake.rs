@@ -1,13 +1,17 @@
 //! A node that exists in memory only.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Host, HostError};
+use crate::facts::bytes::{ByteRange, DeviceBytes, Outcome, Read};
 use crate::facts::call::SentCall;
+use crate::facts::device::{DeviceFacts, ExclusiveOpen, MountSighting, Node, Sightings};
 use crate::facts::memory::{Event, Remembered};
-use crate::volume::VolumeId;
+use crate::facts::process::Process;
+use crate::volume::{DevNumber, VolumeId};
 
 /// What the node calls its boot: it never goes down.
 const FAKE_BOOT: &str = "boot";
@@ -27,6 +31,43 @@ pub struct FakeNode {
     pub memory: Mutex<BTreeMap<VolumeId, Remembered>>,
     /// The state directory cannot be written.
     pub read_only: AtomicBool,
+    /// What is at a device path; nothing, where there is none.
+    pub devices: Mutex<HashMap<PathBuf, FakeDevice>>,
+    /// How many exclusive holds on devices there are now.
+    pub held: Arc<AtomicUsize>,
+}
+
+/// A device with all that could be seen of it. The search for its users shows what
+/// [`DeviceFacts::users`] holds; a look at the device itself does not.
+#[derive(Clone)]
+pub struct FakeDevice {
+    pub facts: DeviceFacts,
+    pub bytes: DeviceBytes,
+}
+
+/// A hold on a device of a [`FakeNode`].
+pub struct FakeExclusive(Arc<AtomicUsize>);
+
+impl Drop for FakeExclusive {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl FakeNode {
+    fn device(&self, fits: impl Fn(&DeviceFacts) -> bool) -> Option<FakeDevice> {
+        self.devices.lock().unwrap().values().find(|device| fits(&device.facts)).cloned()
+    }
+
+    fn users<T>(
+        &self,
+        numbers: &[DevNumber],
+        users: impl Fn(DeviceFacts) -> Option<Sightings<T>>,
+    ) -> Sightings<T> {
+        let device = self.device(|facts| numbers.contains(&facts.number));
+        let found = device.and_then(|device| users(device.facts));
+        found.unwrap_or(Sightings { seen: Vec::new(), unread_processes: 0 })
+    }
 }
 
 impl FakeHost {
@@ -57,6 +98,59 @@ impl FakeHost {
 }
 
 impl Host for FakeHost {
+    type Exclusive = FakeExclusive;
+
+    async fn read_device(&self, path: &Path) -> Result<(Node, Option<FakeExclusive>), HostError> {
+        let Some(device) = self.node.device(|facts| facts.path == path) else {
+            return Ok((Node::Absent, None));
+        };
+        let hold = (device.facts.exclusive_open == ExclusiveOpen::Granted).then(|| {
+            self.node.held.fetch_add(1, Ordering::Relaxed);
+            FakeExclusive(Arc::clone(&self.node.held))
+        });
+        let facts = DeviceFacts { users: Default::default(), ..device.facts };
+        Ok((Node::Device(Box::new(facts)), hold))
+    }
+
+    async fn find_mounts(
+        &self,
+        numbers: &[DevNumber],
+    ) -> Result<Sightings<MountSighting>, HostError> {
+        Ok(self.node.users(numbers, |facts| facts.users.mounts))
+    }
+
+    async fn find_openers(&self, numbers: &[DevNumber]) -> Result<Sightings<Process>, HostError> {
+        Ok(self.node.users(numbers, |facts| facts.users.openers))
+    }
+
+    async fn read_content(
+        &self,
+        path: &Path,
+        number: DevNumber,
+        ranges: &[ByteRange],
+        bytes: &mut DeviceBytes,
+    ) -> Result<(), HostError> {
+        let device = self.node.device(|facts| facts.path == path);
+        let device = device.expect("content is read of a device that was looked at");
+        let now = device.facts.number;
+        if now != number {
+            return Err(HostError::Changed { path: path.into(), was: number, now });
+        }
+        for range in ranges {
+            let len = usize::try_from(range.len_bytes).unwrap();
+            bytes.put(
+                *range,
+                match device.bytes.at(range.offset_bytes, len) {
+                    Read::Bytes(found) => Outcome::Bytes(found.to_vec()),
+                    Read::Failed { failure, .. } => Outcome::Failed(failure),
+                    // What a test did not set is zeros.
+                    Read::NotRead | Read::PastEnd => Outcome::Bytes(vec![0; len]),
+                },
+            );
+        }
+        Ok(())
+    }
+
     async fn record_sent(&self, call: &SentCall) -> Result<(), HostError> {
         let node = self.reach_node().await?;
         self.erase_sent(call);

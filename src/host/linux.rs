@@ -6,16 +6,30 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::{Host, HostError, memory, sent};
+use super::threads::Threads;
+use super::{Exclusive, Host, HostError, Roots, content, device, memory, namespaces, sent};
+use crate::facts::bytes::{ByteRange, DeviceBytes};
 use crate::facts::call::SentCall;
+use crate::facts::device::{MountSighting, Node, Sightings};
 use crate::facts::memory::{Event, Remembered};
-use crate::volume::VolumeId;
+use crate::facts::process::Process;
+use crate::volume::{DevNumber, VolumeId};
 
 /// How long the state directory may take for one verb.
 ///
 /// A second is a thousand times what a healthy disk needs. At half, a busy disk would make the
 /// guard forgetful; at double, a hung one would be felt in every call.
 const STATE_DEADLINE: Duration = Duration::from_secs(1);
+
+/// How long the look at a device may take.
+///
+/// It takes 50 us; what can make it wait is the open of a device whose driver is in trouble. A
+/// second would be too short for a node that swaps, and kubelet's patience is 110 s.
+const DEVICE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How long the search through all processes may take: 0.1 s with 50,000 mounts, and a busy node
+/// gets twenty times that.
+const SEARCH_DEADLINE: Duration = Duration::from_secs(2);
 
 /// How many records may wait for a disk that does not answer: more than a node has volumes.
 const MAX_BACKLOG: usize = 1024;
@@ -26,6 +40,8 @@ pub struct LinuxHost {
     sent: PathBuf,
     writer: mpsc::Sender<Order>,
     rememberer: mpsc::Sender<Job>,
+    roots: Roots,
+    threads: Threads,
 }
 
 /// Work on the memory of volumes. It is fsynced, so it has a thread of its own.
@@ -53,7 +69,14 @@ impl LinuxHost {
                 job();
             }
         });
-        Self { state_dir: state_dir.into(), sent, writer, rememberer }
+        Self {
+            state_dir: state_dir.into(),
+            sent,
+            writer,
+            rememberer,
+            roots: Roots::default(),
+            threads: Threads::default(),
+        }
     }
 
     /// Does `work` on the memory after all that was asked of it before.
@@ -69,6 +92,12 @@ impl LinuxHost {
         };
         self.rememberer.try_send(Box::new(job)).map_err(|_| self.backlog())?;
         self.bounded(async { answered.await.unwrap_or_else(|_| Err(self.backlog())) }).await
+    }
+
+    /// Looks for the node's `proc` and `sys` elsewhere.
+    #[must_use]
+    pub fn with_roots(self, roots: Roots) -> Self {
+        Self { roots, ..self }
     }
 
     /// Waits for `answer`, but no longer than [`STATE_DEADLINE`].
@@ -103,6 +132,40 @@ fn write_records(dir: &Path, mut orders: mpsc::Receiver<Order>) {
 }
 
 impl Host for LinuxHost {
+    type Exclusive = Exclusive;
+
+    async fn read_device(&self, path: &Path) -> Result<(Node, Option<Exclusive>), HostError> {
+        let (device, roots) = (path.to_owned(), self.roots.clone());
+        let work = move || device::read(&device, &roots);
+        self.threads.run(path, DEVICE_DEADLINE, work).await
+    }
+
+    async fn find_mounts(
+        &self,
+        numbers: &[DevNumber],
+    ) -> Result<Sightings<MountSighting>, HostError> {
+        let (numbers, roots) = (numbers.to_vec(), self.roots.clone());
+        let work = move || namespaces::find_mounts(&numbers, &roots);
+        self.threads.run(&self.roots.proc, SEARCH_DEADLINE, work).await
+    }
+
+    async fn find_openers(&self, numbers: &[DevNumber]) -> Result<Sightings<Process>, HostError> {
+        let (numbers, roots) = (numbers.to_vec(), self.roots.clone());
+        let work = move || namespaces::find_openers(&numbers, &roots);
+        self.threads.run(&self.roots.proc, SEARCH_DEADLINE, work).await
+    }
+
+    async fn read_content(
+        &self,
+        path: &Path,
+        number: DevNumber,
+        ranges: &[ByteRange],
+        bytes: &mut DeviceBytes,
+    ) -> Result<(), HostError> {
+        let device = (path, number);
+        content::read(&self.threads, content::READ_DEADLINE, device, ranges, bytes).await
+    }
+
     async fn record_sent(&self, call: &SentCall) -> Result<(), HostError> {
         let (answer, answered) = oneshot::channel();
         let order = Order::Record(call.clone(), answer);
