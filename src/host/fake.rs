@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Host, HostError};
-use crate::facts::call::SentCall;
+use crate::facts::call::{Effect, SentCall};
+use crate::volume::VolumeId;
 
 /// A process's hold on a node. A clone is the same process.
 #[derive(Clone, Default)]
@@ -60,11 +61,15 @@ impl Host for FakeHost {
         if self.is_killed() || self.node.read_only.load(Ordering::Relaxed) {
             return;
         }
-        let other = |kept: &SentCall| (&kept.volume, &kept.path) != (&call.volume, &call.path);
+        let other = |kept: &SentCall| place(kept) != place(call);
         self.node.sent.lock().unwrap().retain(other);
     }
 
     async fn read_sent(&self) -> Result<Vec<SentCall>, HostError> {
         Ok(self.reach_node().await?.sent.lock().unwrap().clone())
     }
+}
+
+fn place(call: &SentCall) -> (&VolumeId, &std::path::Path, Effect) {
+    (&call.volume, &call.path, call.method.effect())
 }

@@ -14,8 +14,8 @@ use crate::facts::call::SentCall;
 
 /// What the guard asks of the node. Every verb has a deadline.
 pub trait Host: Send + Sync + 'static {
-    /// Writes down that `call` is about to go to the plugin. It outlives this process, not the
-    /// node's uptime.
+    /// Writes down that `call` is about to go to the plugin, in place of an earlier call that did
+    /// the same to the same path. It outlives this process, not the node's uptime.
     ///
     /// # Errors
     /// [`HostError`] if it could not be written in time; the guard then works without memory.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::HostError;
-use crate::facts::call::SentCall;
+use crate::facts::call::{Effect, SentCall};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -72,6 +72,35 @@ fn file_of(dir: &Path, call: &SentCall) -> Result<PathBuf, HostError> {
     hash.update(call.volume.as_str());
     hash.update([0]);
     hash.update(call.path.as_os_str().as_encoded_bytes());
+    // A mount and an unmount of one path can both be in doubt.
+    hash.update(match call.method.effect() {
+        Effect::Mounts => [0, b'm'],
+        Effect::Unmounts => [0, b'u'],
+        Effect::Neither => [0, b'n'],
+    });
     let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(boot_dir(dir)?.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::call::Method;
+    use crate::volume::VolumeId;
+
+    fn call(method: Method) -> SentCall {
+        let volume = VolumeId::parse("pvc-1").unwrap();
+        SentCall { volume, method, path: "/k/globalmount".into(), plugin: None }
+    }
+
+    #[test]
+    fn a_mount_and_an_unmount_of_one_path_are_two_records() {
+        let dir = tempfile::tempdir().unwrap();
+        record(dir.path(), &call(Method::Stage)).unwrap();
+        record(dir.path(), &call(Method::Stage)).unwrap();
+        record(dir.path(), &call(Method::Unstage)).unwrap();
+        assert_eq!(read_all(dir.path()).unwrap().len(), 2);
+        erase(dir.path(), &call(Method::Unstage)).unwrap();
+        assert_eq!(read_all(dir.path()).unwrap(), [call(Method::Stage)]);
+    }
 }
