@@ -39,14 +39,17 @@ pub(super) fn erase(dir: &Path, call: &SentCall) -> Result<(), HostError> {
     }
 }
 
-/// The records of this boot. Those of earlier boots are removed on the way.
+/// The records of this boot. Those of earlier boots are removed afterwards, where they can be: a
+/// disk that has become read-only must not cost the memory of this one.
 pub(super) fn read_all(dir: &Path) -> Result<Vec<SentCall>, HostError> {
     let boot = boot_dir(dir)?;
-    for other in list(dir)?.into_iter().filter(|path| *path != boot) {
-        fs::remove_dir_all(&other).map_err(|source| HostError::Remove { path: other, source })?;
-    }
     let texts = list(&boot)?.into_iter().filter_map(|path| fs::read(path).ok());
-    Ok(texts.filter_map(|text| serde_json::from_slice(&text).ok()).collect())
+    let calls = texts.filter_map(|text| serde_json::from_slice(&text).ok()).collect();
+    for other in list(dir)?.into_iter().filter(|path| *path != boot) {
+        // Left behind it is in nobody's way: it is never read again.
+        let _ = fs::remove_dir_all(&other);
+    }
+    Ok(calls)
 }
 
 fn list(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
@@ -102,5 +105,15 @@ mod tests {
         assert_eq!(read_all(dir.path()).unwrap().len(), 2);
         erase(dir.path(), &call(Method::Unstage)).unwrap();
         assert_eq!(read_all(dir.path()).unwrap(), [call(Method::Stage)]);
+    }
+
+    #[test]
+    fn what_cannot_be_removed_does_not_hide_the_records_of_this_boot() {
+        let dir = tempfile::tempdir().unwrap();
+        record(dir.path(), &call(Method::Stage)).unwrap();
+        fs::create_dir(dir.path().join("another-boot")).unwrap();
+        fs::write(dir.path().join("no-directory"), "").unwrap();
+        assert_eq!(read_all(dir.path()).unwrap(), [call(Method::Stage)]);
+        assert!(!dir.path().join("another-boot").exists());
     }
 }
