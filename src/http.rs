@@ -1,7 +1,8 @@
 //! Health, readiness, metrics and status over plain HTTP.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use nix::errno::Errno;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tracing::warn;
@@ -50,11 +52,15 @@ pub async fn serve(address: SocketAddr, telemetry: Arc<Telemetry>, status: Arc<d
     }
 }
 
-async fn bind(address: SocketAddr) -> TcpListener {
+async fn bind(mut address: SocketAddr) -> TcpListener {
     let mut said = false;
     loop {
         match TcpListener::bind(address).await {
             Ok(listener) => return listener,
+            Err(error) if lacks_ipv6(address, &error) => {
+                address.set_ip(Ipv4Addr::UNSPECIFIED.into());
+                continue;
+            }
             Err(error) if !said => {
                 let error: &dyn std::error::Error = &error;
                 warn!(error, %address, "cannot serve health and metrics yet");
@@ -64,6 +70,13 @@ async fn bind(address: SocketAddr) -> TcpListener {
         }
         sleep(BIND_PAUSE).await;
     }
+}
+
+/// Does "every address" mean those of IPv4 alone? Booted with `ipv6.disable=1` a kernel has no
+/// such sockets, and a probe that is never answered would keep the whole pod from starting.
+fn lacks_ipv6(address: SocketAddr, error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    address.ip() == Ipv6Addr::UNSPECIFIED && errno == Some(Errno::EAFNOSUPPORT)
 }
 
 fn respond(
@@ -105,4 +118,22 @@ fn typed(status: StatusCode, kind: &'static str, body: String) -> Response<Full<
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_every_address_on_a_kernel_without_ipv6_becomes_ipv4() {
+        for (address, errno, lacks) in [
+            ("[::]:9811", Errno::EAFNOSUPPORT, true),
+            ("[::]:9811", Errno::EADDRINUSE, false),
+            ("[::1]:9811", Errno::EAFNOSUPPORT, false),
+            ("0.0.0.0:9811", Errno::EAFNOSUPPORT, false),
+        ] {
+            let error = io::Error::from(errno);
+            assert_eq!(lacks_ipv6(address.parse().unwrap(), &error), lacks, "{address} {errno}");
+        }
+    }
 }
