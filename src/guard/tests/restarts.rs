@@ -134,6 +134,25 @@ async fn a_plugin_that_is_away_is_waited_for_but_not_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_record_names_the_plugin_that_took_the_call_not_the_dead_one_before_it() {
+    let (plugin, host) = (FakePlugin::default(), FakeHost::default());
+    let first = guard(&plugin, &host).await;
+    plugin.be_killed();
+    tokio::join!(timeout(seconds(8), first.call(stage("v", seconds(30)))), async {
+        sleep(seconds(5)).await;
+        plugin.come_back();
+    })
+    .0
+    .expect_err("the guard is killed while the new plugin works");
+    let next = guard(&plugin, &host.restart()).await;
+    assert_own(&next.call(unstage("v", seconds(1))).await, |own| {
+        matches!(own, Own::MayStillRun { earlier: Method::Stage, .. })
+    });
+    sleep(seconds(60)).await;
+    assert!(plugin.is_mounted(), "kubelet would have forgotten this mount");
+}
+
+#[tokio::test(start_paused = true)]
 async fn answered_calls_leave_no_record() {
     let (plugin, host) = (FakePlugin::default(), FakeHost::default());
     let guard = guard(&plugin, &host).await;
