@@ -14,6 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use nix::errno::Errno;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tracing::warn;
 
@@ -24,6 +25,13 @@ const BIND_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a client may take to send the head of its request.
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How many clients are served at once; whoever comes then is turned away.
+///
+/// A probe and a scraper are two. All pods of the cluster can connect, and some runtimes give a
+/// container 1024 descriptors: 256 leave kubelet's socket most of them. At double, half; at half,
+/// fewer idle clients shut the probes out.
+const MAX_CLIENTS: usize = 256;
 
 /// The `Content-Type` of OpenMetrics text, version 1.0.0.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -36,11 +44,13 @@ pub trait Status: Send + Sync + 'static {
 /// Serves `address` for ever. A port that is taken is tried again: it stops no volume.
 pub async fn serve(address: SocketAddr, telemetry: Arc<Telemetry>, status: Arc<dyn Status>) {
     let listener = bind(address).await;
+    let places = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             sleep(BIND_PAUSE).await;
             continue;
         };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
         let (telemetry, status) = (Arc::clone(&telemetry), Arc::clone(&status));
         let service = service_fn(move |request| {
             let response = respond(&request, &telemetry, &*status);
@@ -48,7 +58,12 @@ pub async fn serve(address: SocketAddr, telemetry: Arc<Telemetry>, status: Arc<d
         });
         let mut server = Builder::new();
         server.timer(TokioTimer::new()).header_read_timeout(HEAD_DEADLINE);
-        tokio::spawn(server.serve_connection(TokioIo::new(stream), service));
+        let connection = server.serve_connection(TokioIo::new(stream), service);
+        tokio::spawn(async move {
+            // How it ends is the client's affair.
+            let _ = connection.await;
+            drop(place);
+        });
     }
 }
 
