@@ -88,6 +88,10 @@ impl Guard {
         self.dir.path().join("state")
     }
 
+    pub fn http_port(&self) -> u16 {
+        self.port
+    }
+
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }

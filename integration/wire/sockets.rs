@@ -26,6 +26,7 @@ pub fn tests() -> Vec<libtest_mimic::Trial> {
         a_wiped_plugin_socket_is_followed,
         only_root_may_call,
         a_state_directory_that_is_a_file_stops_nobody,
+        idle_clients_of_the_http_endpoint_do_not_shut_kubelet_out,
         a_wrong_flag_ends_the_process_before_it_touches_a_socket,
         a_stopping_guard_lets_a_call_finish,
         a_stopping_guard_does_not_wait_for_ever,
@@ -187,6 +188,23 @@ fn a_state_directory_that_is_a_file_stops_nobody() {
     let (status, text) = guard.get("/readyz").unwrap();
     assert_eq!((status, text.as_str()), (503, "not ready: state_directory\n"));
     assert!(guard.log().contains("working without a record"), "{}", guard.log());
+}
+
+fn idle_clients_of_the_http_endpoint_do_not_shut_kubelet_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let plugin = Plugin::start(dir.path());
+    let guard = Guard::before(&plugin);
+    let few = libc::rlimit { rlim_cur: 400, rlim_max: 400 };
+    // SAFETY: prlimit(2) reads the limit behind a valid pointer; nothing is written back.
+    let limited = unsafe {
+        libc::prlimit(guard.pid().as_raw(), libc::RLIMIT_NOFILE, &few, std::ptr::null_mut())
+    };
+    assert_eq!(limited, 0);
+    let address = ("127.0.0.1", guard.http_port());
+    let idle: Vec<_> = (0..500).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    assert_works(&guard);
+    drop(idle);
+    wait_for("health", || guard.get("/healthz").is_ok_and(|answer| answer.0 == 200));
 }
 
 fn a_wrong_flag_ends_the_process_before_it_touches_a_socket() {

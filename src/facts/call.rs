@@ -48,7 +48,7 @@ impl fmt::Display for Method {
 }
 
 /// What a call does to the mount at its path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
     Mounts,
     Unmounts,

@@ -50,8 +50,8 @@ pub(super) fn may_send(earlier: Earlier, method: Method) -> bool {
     !(unmount_runs && method.effect() == Effect::Mounts)
 }
 
-/// What becomes of the plugin's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What becomes of the plugin's answer, from the mildest ruling to the strictest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ruling {
     /// It is passed on, and the earlier call is over and done with.
     PassAndSettle,

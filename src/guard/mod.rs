@@ -41,6 +41,14 @@ pub trait Upstream: Send + Sync + 'static {
     /// Which run of the plugin would answer now; `None` if its socket cannot be looked at.
     fn plugin_run(&self) -> Option<PluginRun>;
 
+    /// Waits for a plugin that is not there, but only until `give_up`; says which run of it would
+    /// take a call. A
+    /// socket that a dead plugin left behind is no plugin.
+    fn reach(
+        &self,
+        give_up: Instant,
+    ) -> impl Future<Output = Result<Option<PluginRun>, NoReply>> + Send;
+
     /// Sends `call` without a deadline and waits for the answer, however long it takes. Waits
     /// for a plugin that is not there too, but only until `give_up`.
     fn forward(
@@ -183,8 +191,14 @@ impl<U: Upstream, H: Host> Guard<U, H> {
 
     /// Flies, and lands whatever happens: a panic on the way is a call whose outcome is unknown.
     async fn take_off(self: Arc<Self>, seat: Seat<U::Reply>, request: Request, wire: U::Call) {
-        let run = self.upstream.plugin_run();
-        let flight = self.fly(&request, wire, run.as_ref());
+        let give_up = Instant::now() + PLUGIN_WAIT;
+        // Asked before anything is written down: a record that named the plugin before this one
+        // would make the next run of the guard think that the work had died with it.
+        let run = match self.upstream.reach(give_up).await {
+            Ok(run) => run,
+            Err(no_reply) => return seat.land(Answer::Own(Own::no_reply(&request, no_reply))),
+        };
+        let flight = self.fly(&request, wire, run.as_ref(), give_up);
         match AssertUnwindSafe(flight).catch_unwind().await {
             Ok(answer) => seat.land(answer),
             Err(_) => {
@@ -201,12 +215,13 @@ impl<U: Upstream, H: Host> Guard<U, H> {
         request: &Request,
         wire: U::Call,
         run: Option<&PluginRun>,
+        give_up: Instant,
     ) -> Answer<U::Reply> {
         if let Some(refusal) = self.sent.forbids(request, run) {
             return Answer::Own(refusal);
         }
         self.sent.record(&self.host, request, run).await;
-        match self.upstream.forward(wire, Instant::now() + PLUGIN_WAIT).await {
+        match self.upstream.forward(wire, give_up).await {
             Ok(reply) => {
                 let run = || self.upstream.plugin_run();
                 match self.sent.answered(&self.host, request, run, &U::outcome(&reply)) {

@@ -16,14 +16,15 @@ use crate::host::{Host, HostError};
 use crate::telemetry::{Decision, Telemetry, Trouble};
 use crate::volume::VolumeId;
 
-/// Lost calls by volume and path; empty on almost every node at almost any time.
+/// Lost calls by place; empty on almost every node at almost any time.
 pub(super) struct Sent {
     lost: Mutex<HashMap<Place, Lost>>,
     telemetry: Arc<Telemetry>,
 }
 
-/// Where a call mounts or unmounts.
-type Place = (VolumeId, PathBuf);
+/// Where a call mounts or unmounts, and which of the two: a lost Stage is still in doubt when the
+/// Unstage after it is lost as well.
+type Place = (VolumeId, PathBuf, Effect);
 
 struct Lost {
     call: SentCall,
@@ -55,19 +56,18 @@ impl Sent {
         });
         let lost = records.into_iter().map(|call| {
             info!(volume.id = %call.volume, method = %call.method, "call of an earlier run is unsettled");
-            ((call.volume.clone(), call.path.clone()), Lost { call, since })
+            (place(&call), Lost { call, since })
         });
         Self { lost: Mutex::new(lost.collect()), telemetry: Arc::clone(telemetry) }
     }
 
     /// Why `request` must not be sent now, if so.
     pub(super) fn forbids(&self, request: &Request, run: Option<&PluginRun>) -> Option<Own> {
-        let earlier = self.earlier(request, || run.cloned())?;
-        if earlier::may_send(earlier, request.method()) {
-            return None;
-        }
-        self.telemetry.decided(request.method(), Decision::MayStillRun);
-        Some(may_still_run(request, earlier.method))
+        let method = request.method();
+        let earlier = self.earlier(request, || run.cloned());
+        let running = earlier.into_iter().find(|earlier| !earlier::may_send(*earlier, method))?;
+        self.telemetry.decided(method, Decision::MayStillRun);
+        Some(may_still_run(request, running.method))
     }
 
     /// Puts `request` on record before it is sent, if its loss could matter.
@@ -96,28 +96,36 @@ impl Sent {
         run: impl Fn() -> Option<PluginRun>,
         outcome: &Outcome,
     ) -> Option<Own> {
-        let Some(earlier) = self.earlier(request, run) else {
+        let method = request.method();
+        let judged = self.earlier(request, run).into_iter().map(|earlier| {
+            let ruling = earlier::judge(earlier, method, outcome);
+            (ruling, earlier.method)
+        });
+        let Some((ruling, earlier)) = judged.max_by_key(|(ruling, _)| *ruling) else {
             self.erase(host, request);
             return None;
         };
-        let method = request.method();
-        let ruling = earlier::judge(earlier, method, outcome);
         info!(volume.id = %request.volume(), %method, ?ruling, "answer after an unsettled call");
         match (ruling, outcome) {
             (Ruling::PassAndSettle, _) => {
-                self.lost().remove(&key(request));
+                self.settle(host, request);
                 self.erase(host, request);
                 None
             }
-            (Ruling::Pass, _) => None,
+            (Ruling::Pass, _) => {
+                self.erase_unless_lost(host, request);
+                None
+            }
             (Ruling::Withhold, Outcome::FailedForGood { code, text }) => {
+                self.erase_unless_lost(host, request);
                 self.telemetry.decided(method, Decision::Withheld);
                 let (volume, text) = (request.volume().clone(), text.clone());
                 Some(Own::Withheld { volume, method, code, text })
             }
             (Ruling::Withhold | Ruling::WithholdUntilOver, _) => {
+                self.erase_unless_lost(host, request);
                 self.telemetry.decided(method, Decision::MayStillRun);
-                Some(may_still_run(request, earlier.method))
+                Some(may_still_run(request, earlier))
             }
         }
     }
@@ -131,17 +139,35 @@ impl Sent {
         no_reply: &NoReply,
     ) {
         match no_reply {
-            NoReply::NotSent { .. } if self.lost().contains_key(&key(request)) => {}
-            NoReply::NotSent { .. } => self.erase(host, request),
+            NoReply::NotSent { .. } => self.erase_unless_lost(host, request),
             NoReply::Lost { .. } => {
-                let lost = Lost { call: sent_call(request, run), since: Instant::now() };
-                self.lost().insert(key(request), lost);
+                let call = sent_call(request, run);
+                self.lost().insert(place(&call), Lost { call, since: Instant::now() });
             }
         }
     }
 
-    fn earlier(&self, request: &Request, run: impl Fn() -> Option<PluginRun>) -> Option<Earlier> {
-        self.lost().get(&key(request)).map(|lost| lost.seen_by(run().as_ref()))
+    /// The lost calls to the path of `request`.
+    fn earlier(&self, request: &Request, run: impl Fn() -> Option<PluginRun>) -> Vec<Earlier> {
+        let lost = self.lost();
+        let there = places(request).into_iter().filter_map(|place| lost.get(&place));
+        there.map(|lost| lost.seen_by(run().as_ref())).collect()
+    }
+
+    /// Forgets what was lost at the path of `request`.
+    fn settle(&self, host: &impl Host, request: &Request) {
+        for place in places(request) {
+            if let Some(Lost { call, .. }) = self.lost().remove(&place) {
+                host.erase_sent(&call);
+            }
+        }
+    }
+
+    /// Takes `request` off the record, but not a lost call of its kind.
+    fn erase_unless_lost(&self, host: &impl Host, request: &Request) {
+        if !self.lost().contains_key(&place(&sent_call(request, None))) {
+            self.erase(host, request);
+        }
     }
 
     fn lost(&self) -> MutexGuard<'_, HashMap<Place, Lost>> {
@@ -163,12 +189,17 @@ impl Sent {
     }
 }
 
-fn key(request: &Request) -> Place {
-    (request.volume().clone(), request.path().to_owned())
+fn place(call: &SentCall) -> Place {
+    (call.volume.clone(), call.path.clone(), call.method.effect())
+}
+
+fn places(request: &Request) -> [Place; 2] {
+    [Effect::Mounts, Effect::Unmounts]
+        .map(|effect| (request.volume().clone(), request.path().to_owned(), effect))
 }
 
 fn sent_call(request: &Request, plugin: Option<&PluginRun>) -> SentCall {
-    let (volume, path) = key(request);
+    let (volume, path) = (request.volume().clone(), request.path().to_owned());
     SentCall { volume, method: request.method(), path, plugin: plugin.cloned() }
 }
 

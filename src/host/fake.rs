@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{Host, HostError};
 use crate::facts::bytes::{ByteRange, DeviceBytes, Outcome, Read};
-use crate::facts::call::SentCall;
+use crate::facts::call::{Effect, SentCall};
 use crate::facts::device::{DeviceFacts, ExclusiveOpen, MountSighting, Node, Sightings};
 use crate::facts::memory::{Event, Remembered};
 use crate::facts::process::Process;
@@ -162,7 +162,7 @@ impl Host for FakeHost {
         if self.is_killed() || self.node.read_only.load(Ordering::Relaxed) {
             return;
         }
-        let other = |kept: &SentCall| (&kept.volume, &kept.path) != (&call.volume, &call.path);
+        let other = |kept: &SentCall| place(kept) != place(call);
         self.node.sent.lock().unwrap().retain(other);
     }
 
@@ -201,4 +201,8 @@ impl Host for FakeHost {
     async fn read_boot(&self) -> Result<String, HostError> {
         Ok(FAKE_BOOT.to_owned())
     }
+}
+
+fn place(call: &SentCall) -> (&VolumeId, &std::path::Path, Effect) {
+    (&call.volume, &call.path, call.method.effect())
 }

@@ -100,8 +100,8 @@ pub trait Host: Send + Sync + 'static {
         bytes: &mut DeviceBytes,
     ) -> impl Future<Output = Result<(), HostError>> + Send;
 
-    /// Writes down that `call` is about to go to the plugin. It outlives this process, not the
-    /// node's uptime.
+    /// Writes down that `call` is about to go to the plugin, in place of an earlier call that did
+    /// the same to the same path. It outlives this process, not the node's uptime.
     ///
     /// # Errors
     /// [`HostError`] if it could not be written in time; the guard then works without memory.

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use sha2::{Digest, Sha256};
 
 use super::HostError;
-use crate::facts::call::SentCall;
+use crate::facts::call::{Effect, SentCall};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -40,14 +40,17 @@ pub(super) fn erase(dir: &Path, call: &SentCall) -> Result<(), HostError> {
     }
 }
 
-/// The records of this boot. Those of earlier boots are removed on the way.
+/// The records of this boot. Those of earlier boots are removed afterwards, where they can be: a
+/// disk that has become read-only must not cost the memory of this one.
 pub(super) fn read_all(dir: &Path) -> Result<Vec<SentCall>, HostError> {
     let boot = boot_dir(dir)?;
-    for other in list(dir)?.into_iter().filter(|path| *path != boot) {
-        fs::remove_dir_all(&other).map_err(|source| HostError::Remove { path: other, source })?;
-    }
     let texts = list(&boot)?.into_iter().filter_map(|path| fs::read(path).ok());
-    Ok(texts.filter_map(|text| serde_json::from_slice(&text).ok()).collect())
+    let calls = texts.filter_map(|text| serde_json::from_slice(&text).ok()).collect();
+    for other in list(dir)?.into_iter().filter(|path| *path != boot) {
+        // Left behind it is in nobody's way: it is never read again.
+        let _ = fs::remove_dir_all(&other);
+    }
+    Ok(calls)
 }
 
 fn list(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
@@ -82,6 +85,12 @@ fn file_of(dir: &Path, call: &SentCall) -> Result<PathBuf, HostError> {
     hash.update(call.volume.as_str());
     hash.update([0]);
     hash.update(call.path.as_os_str().as_encoded_bytes());
+    // A mount and an unmount of one path can both be in doubt.
+    hash.update(match call.method.effect() {
+        Effect::Mounts => [0, b'm'],
+        Effect::Unmounts => [0, b'u'],
+        Effect::Neither => [0, b'n'],
+    });
     let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(boot_dir(dir)?.join(name))
 }
@@ -95,6 +104,10 @@ mod tests {
     fn call(volume: &str, path: &str) -> SentCall {
         let volume = VolumeId::parse(volume).unwrap();
         SentCall { volume, method: Method::Stage, path: path.into(), plugin: None }
+    }
+
+    fn call_of(method: Method) -> SentCall {
+        SentCall { method, ..call("pvc-1", "/k/globalmount") }
     }
 
     #[test]
@@ -132,5 +145,26 @@ mod tests {
         fs::write(here.join("climbs"), r#"{"volume":"../x","method":"Stage","path":"/"}"#).unwrap();
         assert_eq!(read_all(dir.path()).unwrap(), [call("v", "/one")]);
         assert!(!old.exists());
+    }
+
+    #[test]
+    fn a_mount_and_an_unmount_of_one_path_are_two_records() {
+        let dir = tempfile::tempdir().unwrap();
+        record(dir.path(), &call_of(Method::Stage)).unwrap();
+        record(dir.path(), &call_of(Method::Stage)).unwrap();
+        record(dir.path(), &call_of(Method::Unstage)).unwrap();
+        assert_eq!(read_all(dir.path()).unwrap().len(), 2);
+        erase(dir.path(), &call_of(Method::Unstage)).unwrap();
+        assert_eq!(read_all(dir.path()).unwrap(), [call_of(Method::Stage)]);
+    }
+
+    #[test]
+    fn what_cannot_be_removed_does_not_hide_the_records_of_this_boot() {
+        let dir = tempfile::tempdir().unwrap();
+        record(dir.path(), &call_of(Method::Stage)).unwrap();
+        fs::create_dir(dir.path().join("another-boot")).unwrap();
+        fs::write(dir.path().join("no-directory"), "").unwrap();
+        assert_eq!(read_all(dir.path()).unwrap(), [call_of(Method::Stage)]);
+        assert!(!dir.path().join("another-boot").exists());
     }
 }

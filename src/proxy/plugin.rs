@@ -81,6 +81,11 @@ impl Upstream for Plugin {
         self.pool.plugin_run()
     }
 
+    async fn reach(&self, give_up: Instant) -> Result<Option<PluginRun>, NoReply> {
+        let reached = self.pool.reach(give_up).await;
+        reached.map_err(|error| NoReply::NotSent { why: error.to_string() })
+    }
+
     async fn forward(&self, call: WholeCall, give_up: Instant) -> Result<WholeReply, NoReply> {
         let mut request = Request::from_parts(call.parts, Body::Whole(call.body));
         request.headers_mut().remove(GRPC_TIMEOUT);

@@ -75,6 +75,15 @@ impl Pool {
         Some(PluginRun { device: socket.dev(), inode: socket.ino(), changed_ns })
     }
 
+    /// Which run of the plugin would take a request; waits for one that is not there, but not past
+    /// `give_up`.
+    ///
+    /// # Errors
+    /// Why it could not be reached.
+    pub async fn reach(&self, give_up: Instant) -> io::Result<Option<PluginRun>> {
+        Ok(self.connection(give_up).await?.run)
+    }
+
     /// Sends `request`; waits for a plugin that is not there, but not past `give_up`.
     /// `before_sending` may change the request at the last moment (its deadline has moved on).
     ///

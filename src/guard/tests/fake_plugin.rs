@@ -20,6 +20,8 @@ struct State {
     run: u64,
     away: bool,
     panics: bool,
+    /// Away, but its socket is still there.
+    left_its_socket: bool,
     calls: Vec<Method>,
     /// Ends the work of this run when dropped.
     working: Vec<tokio::task::AbortHandle>,
@@ -65,8 +67,18 @@ impl FakePlugin {
         self.state.lock().unwrap().panics = true;
     }
 
+    /// Dies without a chance to remove its socket.
+    pub(super) fn be_killed(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.working.drain(..).for_each(|work| work.abort());
+        (state.away, state.left_its_socket) = (true, true);
+    }
+
+    /// Starts as another run.
     pub(super) fn come_back(&self) {
-        self.state.lock().unwrap().away = false;
+        let mut state = self.state.lock().unwrap();
+        state.run += 1;
+        (state.away, state.left_its_socket) = (false, false);
     }
 }
 
@@ -77,16 +89,21 @@ impl Upstream for FakePlugin {
     fn plugin_run(&self) -> Option<PluginRun> {
         let state = self.state.lock().unwrap();
         let run = PluginRun { device: 0, inode: state.run, changed_ns: 0 };
-        (!state.away).then_some(run)
+        (!state.away || state.left_its_socket).then_some(run)
     }
 
-    async fn forward(&self, call: FakeCall, give_up: Instant) -> Result<FakeReply, NoReply> {
+    async fn reach(&self, give_up: Instant) -> Result<Option<PluginRun>, NoReply> {
         while self.state.lock().unwrap().away {
             if Instant::now() >= give_up {
                 return Err(NoReply::NotSent { why: "no such file".into() });
             }
             sleep(Duration::from_millis(50)).await;
         }
+        Ok(self.plugin_run())
+    }
+
+    async fn forward(&self, call: FakeCall, give_up: Instant) -> Result<FakeReply, NoReply> {
+        self.reach(give_up).await?;
         let panics = std::mem::take(&mut self.state.lock().unwrap().panics);
         assert!(!panics, "on command");
         let (answer, answered) = oneshot::channel();

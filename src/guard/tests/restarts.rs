@@ -52,6 +52,29 @@ async fn after_a_restart_an_unstage_is_not_done_while_the_stage_may_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_second_restart_forgets_the_stage_as_little_as_the_first() {
+    let (plugin, host) = (FakePlugin::default(), FakeHost::default());
+    let first = guard(&plugin, &host).await;
+    assert!(timeout(seconds(1), first.call(stage("v", seconds(60)))).await.is_err());
+    // The Unstage after it is answered, and its own record must not be all that is left.
+    let host = host.restart();
+    let second = guard(&plugin, &host).await;
+    let undone = second.call(unstage("v", seconds(1))).await;
+    assert_own(&undone, |own| matches!(own, Own::MayStillRun { earlier: Method::Stage, .. }));
+    // The next one is cut off as well.
+    assert!(timeout(seconds(1), second.call(unstage("v", seconds(2)))).await.is_err());
+    let third = guard(&plugin, &host.restart()).await;
+    sleep(seconds(5)).await;
+    let undone = third.call(unstage("v", seconds(1))).await;
+    assert_own(&undone, |own| matches!(own, Own::MayStillRun { earlier: Method::Stage, .. }));
+    sleep(seconds(60)).await;
+    assert!(plugin.is_mounted(), "kubelet would have forgotten this mount");
+    plugin.restart();
+    assert_plugin_said(&third.call(unstage("v", seconds(1))).await, &Outcome::Done);
+    assert!(!plugin.is_mounted());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_plugin_restart_ends_the_doubt_about_its_work() {
     let plugin = FakePlugin::default();
     let guard = restarted_during_stage(&plugin, seconds(30)).await;
@@ -108,6 +131,25 @@ async fn a_plugin_that_is_away_is_waited_for_but_not_for_ever() {
         plugin.come_back();
     });
     assert_plugin_said(&answer, &Outcome::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_names_the_plugin_that_took_the_call_not_the_dead_one_before_it() {
+    let (plugin, host) = (FakePlugin::default(), FakeHost::default());
+    let first = guard(&plugin, &host).await;
+    plugin.be_killed();
+    tokio::join!(timeout(seconds(8), first.call(stage("v", seconds(30)))), async {
+        sleep(seconds(5)).await;
+        plugin.come_back();
+    })
+    .0
+    .expect_err("the guard is killed while the new plugin works");
+    let next = guard(&plugin, &host.restart()).await;
+    assert_own(&next.call(unstage("v", seconds(1))).await, |own| {
+        matches!(own, Own::MayStillRun { earlier: Method::Stage, .. })
+    });
+    sleep(seconds(60)).await;
+    assert!(plugin.is_mounted(), "kubelet would have forgotten this mount");
 }
 
 #[tokio::test(start_paused = true)]
