@@ -50,10 +50,12 @@ fn main() -> ExitCode {
         Some("bench-plugin") => bench::run_plugin(words),
         Some("bench-copy") => bench::run_copy(words),
         Some("run-trial") => {
+            support::namespace::enter();
             trial::word::run(&rest(words));
             ExitCode::SUCCESS
         }
         Some("trial-cost") => {
+            support::namespace::enter();
             trial::cost::run_word(&rest(words));
             ExitCode::SUCCESS
         }

@@ -46,7 +46,7 @@ const KNOWN_TO: &[(&str, &[&str])] = &[
     ("hyper", &["proxy", "http"]),
     ("http_body", &["proxy"]),
     // claims/, facts/ and format/ take the names of error numbers from it, and nothing else.
-    ("nix", &["claims", "facts", "format", "host", "proxy"]),
+    ("nix", &["claims", "facts", "format", "host", "http", "proxy"]),
     ("libc", &["host"]),
     ("rustix", &["host"]),
     ("kube", &["cluster"]),
