@@ -57,6 +57,9 @@ impl Connection {
         let stream = UnixStream::connect(socket).await;
         let stream = stream.map_err(|source| CallError::Connect { source })?;
         let (sender, driver) = Builder::new(TokioExecutor::new())
+            // No call before the other side's SETTINGS: grpc-go, and so kubelet, waits for them
+            // (`newHTTP2Client` blocks until the server's preface has come).
+            .initial_max_send_streams(0)
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES)
             .handshake(TokioIo::new(stream))

@@ -8,6 +8,7 @@ pub mod body;
 mod content;
 mod deadline;
 mod frame;
+mod gather;
 pub mod listen;
 pub mod plugin;
 pub mod pool;

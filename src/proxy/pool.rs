@@ -15,6 +15,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::body::Body;
+use super::gather::Gather;
 use super::{CONNECTION_WINDOW_BYTES, MAX_HEADER_LIST_BYTES, STREAM_WINDOW_BYTES};
 use crate::facts::call::PluginRun;
 use crate::telemetry::{Telemetry, Trouble};
@@ -160,7 +161,7 @@ impl Pool {
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_concurrent_reset_streams(1024)
-            .handshake(TokioIo::new(stream))
+            .handshake(Gather::new(TokioIo::new(stream)))
             .await
             .map_err(io::Error::other)?;
         tokio::spawn(Self::drive(driver, Arc::clone(&self.telemetry)));
