@@ -131,6 +131,15 @@ impl Guard {
         self.wait_until_it_listens();
     }
 
+    /// Waits until it has noticed that the plugin's connections are gone: a call that comes in the
+    /// same moment is cut off with them, as it would be without a guard.
+    pub fn wait_until_it_misses_the_plugin(&self) {
+        let none = "mount_guard_plugin_connections 0";
+        wait_for("the guard notices", || {
+            self.get("/metrics").is_ok_and(|(_, metrics)| metrics.lines().any(|line| line == none))
+        });
+    }
+
     /// GETs `path` from the HTTP endpoint: the status and the body.
     pub fn get(&self, path: &str) -> std::io::Result<(u16, String)> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;

@@ -87,6 +87,7 @@ fn a_deadline_crosses_and_is_shortened_by_a_wait() {
     let ask = || call_once(&socket, Method::GetInfo.path(), &headers, b"");
     run(ask()).unwrap();
     plugin.stop();
+    guard.wait_until_it_misses_the_plugin();
     run(async {
         let (answer, ()) = tokio::join!(ask(), async {
             sleep(Duration::from_millis(500)).await;
@@ -137,6 +138,7 @@ fn a_plugin_that_dies_in_the_middle_of_a_stream_is_unavailable() {
 fn a_call_waits_for_a_plugin_that_is_away() {
     let (_dir, mut plugin, guard) = plugin_and_guard();
     plugin.stop();
+    guard.wait_until_it_misses_the_plugin();
     let ask = |timeout: &'static str| {
         let headers = HeaderMap::from_iter([(
             http::HeaderName::from_static("grpc-timeout"),
