@@ -196,7 +196,14 @@ impl Drop for Mount {
     /// Returns once the filesystem is down. A test beside this one that makes a mount namespace
     /// has a copy of the mount for a moment, and what is written last comes after that.
     fn drop(&mut self) {
-        let _ = Command::new("/bin/umount").arg(&self.target).output();
+        // A fork of another test may hold a file of it until it executes its tool.
+        for _ in 0..100 {
+            let done = Command::new("/bin/umount").arg(&self.target).output();
+            if done.is_ok_and(|done| done.status.success()) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
         let Some(image) = &self.image else { return };
         for _ in 0..2000 {
             if run("/sbin/losetup", &["-j", path(image)]).stdout.is_empty() {
