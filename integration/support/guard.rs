@@ -134,6 +134,10 @@ impl Guard {
     /// Waits until it has noticed that the plugin's connections are gone: a call that comes in the
     /// same moment is cut off with them, as it would be without a guard.
     pub fn wait_until_it_misses_the_plugin(&self) {
+        // A fork of another test holds the plugin's socket open until it executes its tool.
+        wait_for("nobody listens", || {
+            std::os::unix::net::UnixStream::connect(&self.plugin).is_err()
+        });
         let none = "mount_guard_plugin_connections 0";
         wait_for("the guard notices", || {
             self.get("/metrics").is_ok_and(|(_, metrics)| metrics.lines().any(|line| line == none))

@@ -150,7 +150,8 @@ fn a_call_waits_for_a_plugin_that_is_away() {
     };
     let (status, after) = ask("60S");
     assert_eq!(status.code(), Code::Unavailable);
-    assert!(status.message().starts_with("mount-guard: longhorn-csi-plugin does not answer"));
+    let text = "mount-guard: longhorn-csi-plugin does not answer";
+    assert!(status.message().starts_with(text), "{status:?}");
     assert!((9..12).contains(&after.as_secs()), "{after:?}");
     let (status, after) = ask("500m");
     assert_eq!(status.code(), Code::DeadlineExceeded, "never past the caller's own deadline");
