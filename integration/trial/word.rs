@@ -69,6 +69,18 @@ pub fn crash_at(number: Option<u32>) -> impl FnMut(Step) {
     }
 }
 
+/// Takes hold of the device. Whoever was killed just now may have left a child that has not
+/// executed its tool yet, and still has the descriptor.
+fn hold_soon(device: &Path) -> HeldDevice {
+    for _ in 0..200 {
+        match HeldDevice::hold(device) {
+            Err(HoldError::InUse { .. }) => std::thread::sleep(Duration::from_millis(10)),
+            held => return held.unwrap(),
+        }
+    }
+    panic!("{} is held", device.display());
+}
+
 pub fn run(args: &[String]) {
     let (device, state) = (Path::new(&args[0]), Path::new(&args[1]));
     let split = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
@@ -80,7 +92,7 @@ pub fn run(args: &[String]) {
         empty_dev();
     }
     let trials = trials(state);
-    let held = HeldDevice::hold(device).unwrap();
+    let held = hold_soon(device);
     if has("redo") {
         for pending in trials.pending().unwrap() {
             trials.redo(&pending, &held, &identity(), &mut crash).unwrap();
