@@ -12,6 +12,7 @@ mod claims;
 mod content;
 mod memory;
 mod show;
+mod stage;
 mod support;
 mod trial;
 mod wall;
@@ -74,6 +75,7 @@ fn run_tests() -> ExitCode {
         claims::tests(),
         content::tests(),
         memory::tests(),
+        stage::tests(),
         support::tests(),
         trial::tests(),
         wall::tests(),

@@ -21,8 +21,11 @@ pub fn tests() -> Vec<libtest_mimic::Trial> {
 const ARROWS: &[(&str, &[&str])] = &[
     ("app", &["config", "guard", "host", "http", "proxy", "telemetry"]),
     ("claims", &["facts", "volume"]),
-    ("cli", &["config", "facts", "host", "volume"]),
-    ("config", &["volume"]),
+    (
+        "cli",
+        &["claims", "config", "facts", "format", "fsck", "guard", "host", "telemetry", "volume"],
+    ),
+    ("config", &["claims", "format", "fsck", "volume"]),
     ("csi", &[]),
     ("facts", &["volume"]),
     ("format", &["facts", "volume"]),

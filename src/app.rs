@@ -8,8 +8,10 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-use crate::config::Config;
+use crate::config::{Config, Places};
 use crate::guard::Guard;
+use crate::guard::policy::Policy;
+use crate::host::Roots;
 use crate::host::linux::LinuxHost;
 use crate::http::{self, Status};
 use crate::proxy::plugin::Plugin;
@@ -32,8 +34,9 @@ const FIRST_ANSWER: Duration = Duration::from_secs(5);
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) {
     let telemetry = Arc::new(Telemetry::default());
     let pool = Arc::new(Pool::new(&config.csi_address, Arc::clone(&telemetry)));
-    let host = LinuxHost::new(&config.state_dir);
-    let guard = Guard::new(Plugin::new(Arc::clone(&pool)), host, Arc::clone(&telemetry)).await;
+    let plugin = Plugin::new(Arc::clone(&pool));
+    let guard =
+        Guard::new(plugin, host(&config.places), policy(&config), Arc::clone(&telemetry)).await;
     let shown: Arc<dyn Status> = Arc::new(Shown {
         guard: Arc::clone(&guard),
         telemetry: Arc::clone(&telemetry),
@@ -45,6 +48,8 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) {
     info!(version = env!("CARGO_PKG_VERSION"), "guard starts");
 
     let serve = async {
+        // Before anything else touches their devices.
+        guard.finish_what_was_cut_off().await;
         wait_for_plugin(guard.upstream(), &config.driver_name).await;
         server.run(&config.endpoint).await;
     };
@@ -58,6 +63,24 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) {
     guard.drain(give_up - LAST_ANSWERS).await;
     server.drain(give_up).await;
     info!("guard stopped");
+}
+
+/// The node, as the flags say it can be seen.
+fn host(places: &Places) -> LinuxHost {
+    let roots = Roots { proc: places.host_proc.clone(), sys: places.host_sys.clone() };
+    LinuxHost::new(&places.state_dir).with_roots(roots)
+}
+
+fn policy(config: &Config) -> Policy {
+    Policy {
+        fsck: config.fsck,
+        repair_backup: config.repair_backup,
+        format_guard: config.format_guard,
+        format_settle: config.format_settle,
+        multipath: config.multipath,
+        device_path: config.places.device_path.clone(),
+        dry_run: config.dry_run,
+    }
 }
 
 /// Waits until the plugin has answered for the first time: the registrar waits for a socket, but
@@ -100,6 +123,7 @@ impl Status for Shown {
                     "volume": flight.volume.as_str(),
                     "method": flight.method.name(),
                     "age_seconds": flight.age.as_secs(),
+                    "doing": flight.doing.to_string(),
                 })
             })
             .collect();

@@ -1,7 +1,9 @@
 //! The log, and the only list of its fields and of the metrics' names.
 //!
 //! Fields: `volume.id`, `method`, `decision`, `ruling`, `code`, `error`, `peer.uid`, `path`,
-//! `waited_ms`. None of them ever holds a secret, a mount option or the text of a request.
+//! `waited_ms`, `device`, `verdict`, `reason`, `text`, `tool`, `arguments`, `ended`,
+//! `changed_bytes`, `undo`, `trouble`, `mount`. None of them ever holds a secret, a mount option or
+//! the text of a request, nor what is on an encrypted volume.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -46,6 +48,12 @@ pub enum Decision {
     Busy,
     /// Answered before its deadline while the plugin works.
     StillRunning,
+    /// Ended for a call that takes the volume from the node.
+    CalledOff,
+    /// The device was not handed on.
+    Refused,
+    /// What the plugin did was undone, or did not stand.
+    NotProven,
     /// Held back because of an earlier call that was lost sight of.
     MayStillRun,
     /// The plugin's final refusal was not passed on.
@@ -65,6 +73,12 @@ pub enum Trouble {
     Plugin,
     /// The state directory cannot be used.
     StateDirectory,
+    /// The node's devices, or the processes that use them, cannot be looked at.
+    Node,
+    /// No filesystem can be checked: no trial, or no tool.
+    Checker,
+    /// The guard's own code panicked while it judged.
+    Judgement,
 }
 
 impl Trouble {
@@ -74,6 +88,9 @@ impl Trouble {
             Self::Endpoint => "endpoint",
             Self::Plugin => "plugin",
             Self::StateDirectory => "state_directory",
+            Self::Node => "node",
+            Self::Checker => "checker",
+            Self::Judgement => "judgement",
         }
     }
 }
@@ -100,6 +117,17 @@ struct DecisionLabels {
     decision: Decision,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ExaminationLabels {
+    verdict: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CheckLabels {
+    verdict: &'static str,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct MethodLabel(Method);
 
@@ -114,6 +142,8 @@ pub struct Telemetry {
     registry: Registry,
     rpcs: Family<RpcLabels, Counter>,
     decisions: Family<DecisionLabels, Counter>,
+    examinations: Family<ExaminationLabels, Counter>,
+    checks: Family<CheckLabels, Counter>,
     connections: Gauge,
     troubles: Mutex<BTreeSet<Trouble>>,
 }
@@ -127,11 +157,16 @@ impl Default for Telemetry {
         registry.register("rpcs", "Answers by method, gRPC code and side", rpcs.clone());
         let decisions = Family::default();
         registry.register("decisions", "What was done with volume calls", decisions.clone());
+        let examinations = Family::default();
+        let help = "Devices looked at before a mount, by verdict and reason";
+        registry.register("examinations", help, examinations.clone());
+        let checks = Family::default();
+        registry.register("checks", "Filesystem checks by their end", checks.clone());
         let connections = Gauge::default();
         let help = "Connections to the plugin that are open";
         registry.register("plugin_connections", help, connections.clone());
         let troubles = Mutex::new(BTreeSet::from([Trouble::Endpoint, Trouble::Plugin]));
-        Self { registry, rpcs, decisions, connections, troubles }
+        Self { registry, rpcs, decisions, examinations, checks, connections, troubles }
     }
 }
 
@@ -145,6 +180,16 @@ impl Telemetry {
     pub fn decided(&self, method: Method, decision: Decision) {
         let method = MethodLabel(method);
         self.decisions.get_or_create(&DecisionLabels { method, decision }).inc();
+    }
+
+    /// Counts a device that was looked at. Both words come from fixed lists.
+    pub fn examined(&self, verdict: &'static str, reason: &'static str) {
+        self.examinations.get_or_create(&ExaminationLabels { verdict, reason }).inc();
+    }
+
+    /// Counts a check that has ended.
+    pub fn checked(&self, verdict: &'static str) {
+        self.checks.get_or_create(&CheckLabels { verdict }).inc();
     }
 
     pub fn connected(&self) {

@@ -80,6 +80,31 @@ impl fmt::Debug for VolumeId {
     }
 }
 
+/// Where a volume's device is: an absolute path with `{volume_id}` in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DevicePath(String);
+
+const PLACE: &str = "{volume_id}";
+
+impl DevicePath {
+    /// `None` if it is not absolute, or names the same device for all volumes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        (text.starts_with('/') && text.contains(PLACE)).then(|| Self(text.to_owned()))
+    }
+
+    #[must_use]
+    pub fn of(&self, volume: &VolumeId) -> PathBuf {
+        self.0.replace(PLACE, volume.as_str()).into()
+    }
+}
+
+impl Default for DevicePath {
+    fn default() -> Self {
+        Self(format!("/dev/longhorn/{PLACE}"))
+    }
+}
+
 /// Where kubelet wants a volume staged: `<root>/plugins/kubernetes.io/csi/<driver>/<hash>/globalmount`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StagingPath(PathBuf);
@@ -220,6 +245,17 @@ mod tests {
         assert_eq!(number.to_string(), "259:1048575");
         for text in ["", ":", "8", "8:", "8:x", "8:0:1", "-1:0", "8:99999999999"] {
             assert_eq!(DevNumber::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_template_names_one_device_for_each_volume() {
+        let volume = VolumeId::parse("pvc-1").unwrap();
+        let of = |text| DevicePath::parse(text).map(|template| template.of(&volume));
+        assert_eq!(DevicePath::default().of(&volume), Path::new("/dev/longhorn/pvc-1"));
+        assert_eq!(of("/d/{volume_id}/x"), Some("/d/pvc-1/x".into()));
+        for wrong in ["", "dev/{volume_id}", "/dev/longhorn/volume"] {
+            assert_eq!(of(wrong), None, "{wrong}");
         }
     }
 }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::plugin::Plugin;
 use super::rpc::{Answer, call_once};
-use super::scene::wait_for;
+use super::scene::{Scene, wait_for};
 
 /// A running guard, killed when dropped. Its socket, state and log are in a directory of its own.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub struct Guard {
     plugin: PathBuf,
     port: u16,
     log_level: &'static str,
+    /// Flags beyond those of every guard.
+    flags: Vec<String>,
     child: Option<Child>,
 }
 
@@ -34,17 +36,39 @@ impl Guard {
         guard
     }
 
+    /// Starts on a scene's node: it sees the devices of the volumes there.
+    pub fn on(scene: &Scene, flags: &[&str]) -> Self {
+        let mut guard = Self::idle(scene.plugin.socket());
+        let devices = scene.devices().join("{volume_id}");
+        guard.add_flags(&["--device-path", devices.to_str().expect("a path of the test's own")]);
+        guard.add_flags(flags);
+        guard.start();
+        guard.wait_until_it_listens();
+        guard
+    }
+
     /// Not started yet, in front of whoever will listen on `plugin`.
     pub fn idle(plugin: &Path) -> Self {
         let dir = tempfile::tempdir().expect("a directory for the guard");
         // A port that was free a moment ago is as good as can be had.
         let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let port = port.expect("a free port").port();
-        Self { dir, plugin: plugin.to_owned(), port, log_level: "info", child: None }
+        Self {
+            dir,
+            plugin: plugin.to_owned(),
+            port,
+            log_level: "info",
+            flags: Vec::new(),
+            child: None,
+        }
     }
 
     pub fn set_log_level(&mut self, log_level: &'static str) {
         self.log_level = log_level;
+    }
+
+    pub fn add_flags(&mut self, flags: &[&str]) {
+        self.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
     }
 
     pub fn start(&mut self) {
@@ -66,6 +90,8 @@ impl Guard {
             .arg("--state-dir")
             .arg(self.state_dir())
             .args(["--log-level", self.log_level])
+            .args(["--host-proc", "/proc"])
+            .args(&self.flags)
             .stdin(Stdio::null())
             .stderr(log.try_clone().expect("the log file"))
             .stdout(log);

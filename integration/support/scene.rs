@@ -28,6 +28,13 @@ pub fn wait_for(what: &str, happened: impl Fn() -> bool) {
     }
 }
 
+/// Makes a node at `path` with the number of `device`, as the engine makes its own.
+pub fn make_node(device: &Path, path: &Path) {
+    use nix::sys::stat::{Mode, SFlag, mknod, stat};
+    let number = stat(device).expect("the device").st_rdev;
+    mknod(path, SFlag::S_IFBLK, Mode::from_bits_truncate(0o660), number).expect("its node");
+}
+
 /// Dropped from top to bottom: first the plugin with its mounts, then the disk below them.
 #[derive(Debug)]
 pub struct Scene {
@@ -47,11 +54,23 @@ impl Scene {
         let plugin = Plugin::start(&sockets);
         plugin.manager().add(VOLUME, Volume::on(disk.device()));
         let kubelet = Kubelet::new(&dir.path().join("kubelet"), plugin.socket()).with_pace(0.05);
+        std::fs::create_dir(dir.path().join("dev")).expect("the directory of the devices");
+        make_node(disk.device(), &dir.path().join("dev").join(VOLUME));
         Self { plugin, kubelet, disk, volume: Claimed::new(VOLUME, fs_type), dir }
     }
 
     pub fn dir(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Where the volumes' devices are, as Longhorn keeps them in `/dev/longhorn`.
+    pub fn devices(&self) -> PathBuf {
+        self.dir.path().join("dev")
+    }
+
+    /// The volume's device as Longhorn would name it.
+    pub fn node(&self) -> PathBuf {
+        self.devices().join(VOLUME)
     }
 
     pub fn staging(&self) -> PathBuf {

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use mount_guard::host::tool::{Cancel, End, Tool, Why};
+use mount_guard::facts::tool::{End, Why};
+use mount_guard::host::tool::{Cancel, Tool};
 use mount_guard::host::trial::{
     Apply, ApplyError, FinishError, HeldDevice, HoldError, Mounting, Quota, Room, RunError, Step,
     Trial, Trials, Trouble,

@@ -7,9 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fuser::{Config, Filesystem, INodeNo, OpenFlags, ReplyOpen, Request, Session, SessionACL};
-use mount_guard::host::tool::{
-    Cancel, End, Progress, ProgressPipe, Tool, ToolError, ToolExit, Why,
-};
+use mount_guard::facts::tool::{End, Progress, Why};
+use mount_guard::host::tool::{Cancel, ProgressPipe, Tool, ToolError, ToolExit};
 
 use super::disks::{Lab, path};
 
@@ -124,7 +123,8 @@ fn a_raised_signal_ends_a_tool_at_once() {
 
 fn loop_the_steps_of_e2fsck_are_seen() {
     let lab = Lab::with_ext4();
-    let (pipe, seen) = ProgressPipe::new().unwrap();
+    let (latest, seen) = tokio::sync::watch::channel(None);
+    let pipe = ProgressPipe::new(latest).unwrap();
     let tool = Tool::new("/sbin/e2fsck", LONG).args(["-f", "-n", "-C"]);
     let tool = tool.arg(pipe.number().to_string()).arg(lab.disk()).progress(pipe);
     assert_eq!(run(tool).end, End::Exited(0));

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use mount_guard::host::tool::{Cancel, End, Tool};
+use mount_guard::facts::tool::End;
+use mount_guard::host::tool::{Cancel, Tool};
 use mount_guard::host::trial::{Mounting, Room, Trial};
 
 use super::disks::{DAMAGES, Lab, path, run};

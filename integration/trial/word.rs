@@ -7,7 +7,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mount_guard::host::tool::{Cancel, End, Tool};
+use mount_guard::facts::tool::End;
+use mount_guard::host::tool::{Cancel, Tool};
 use mount_guard::host::trial::{
     Apply, HeldDevice, HoldError, Identity, Mark, Mounting, Quota, Room, Step, Trials,
 };

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use mount_guard::host::tool::{Cancel, End, Tool};
+use mount_guard::facts::tool::End;
+use mount_guard::host::tool::{Cancel, Tool};
 use mount_guard::host::trial::{Apply, HeldDevice, Mounting, Replay, ReplayError, Room, Trial};
 use mount_guard::volume::FsType;
 

@@ -43,6 +43,13 @@ impl Expected {
         format!("iqn.2019-10.io.longhorn:{}", self.volume.as_str().replace('_', ":"))
     }
 
+    /// The volume whose target has this name; a `:` in it stands for the volume's `_`.
+    #[must_use]
+    pub fn volume_of_iqn(iqn: &str) -> Option<VolumeId> {
+        let name = iqn.strip_prefix("iqn.2019-10.io.longhorn:")?;
+        VolumeId::parse(&name.replace(':', "_")).ok()
+    }
+
     /// Whether a map is the volume's own: the v2 engine's, or the plain side of an encrypted one
     /// (`<volume>`, for v2 `<volume>-encrypted`). A multipath map or a logical volume of that
     /// name is not.

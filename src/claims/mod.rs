@@ -5,6 +5,7 @@
 
 mod expected;
 mod judge;
+pub mod ruling;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -15,6 +16,7 @@ use nix::errno::Errno;
 
 pub use self::expected::{Engine, Expected};
 pub use self::judge::judge;
+pub use self::ruling::{Multipath, Ruling};
 use crate::facts::device::{Holder, LoopOnTop, MapName, Member, MountSighting, Sightings, Target};
 use crate::facts::process::Process;
 

@@ -27,7 +27,9 @@ impl Claim {
         Some(format!("device {device} ({number}): {why}; {remedy}"))
     }
 
-    fn says(&self, facts: &DeviceFacts) -> Option<(String, String)> {
+    /// What is the matter, and what to do; `None` where nothing is.
+    #[must_use]
+    pub fn says(&self, facts: &DeviceFacts) -> Option<(String, String)> {
         let number = facts.number;
         Some(match self {
             Self::Free | Self::Own { .. } => return None,

@@ -1,17 +1,44 @@
 //! The commands other than `serve`: done by hand, on the node, beside a running guard.
 
+mod check;
+mod report;
+mod undo;
+mod version;
+
 use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 
-use crate::config::ByHand;
+use crate::config::{ByHand, Places};
 use crate::facts::memory::Event;
-use crate::host::{HostError, memory};
+use crate::host::linux::LinuxHost;
+use crate::host::{Roots, memory};
 
-/// Carries a command out: 0 it is done, 1 it could not be done.
+/// Carries a command out: 0 it is done, 1 it could not be done. `check` has more to say.
 #[must_use]
 pub fn run(command: &ByHand) -> ExitCode {
-    match carry_out(command) {
+    match command {
+        ByHand::Check(check) => check::run(check, host(&check.places)),
+        ByHand::Undo { record, device, places } => {
+            end(undo::run(record, device.as_deref(), places, &host(places)))
+        }
+        ByHand::Forget { volume, state_dir } => {
+            end(memory::forget(state_dir, volume).map(|known| match known {
+                true => {
+                    format!("{volume} is forgotten: if its device is blank, it may be formatted")
+                }
+                false => format!("nothing was remembered of {volume} on this node"),
+            }))
+        }
+        ByHand::Recheck { volume, state_dir } => {
+            let done = memory::remember(state_dir, volume, &Event::Recheck);
+            end(done.map(|()| format!("{volume} is checked when it is staged next on this node")))
+        }
+    }
+}
+
+fn end<E: Error>(done: Result<String, E>) -> ExitCode {
+    match done {
         Ok(said) => {
             // Whoever closed the output does not want to hear it.
             let _ = writeln!(std::io::stdout(), "{said}");
@@ -24,18 +51,14 @@ pub fn run(command: &ByHand) -> ExitCode {
     }
 }
 
-fn carry_out(command: &ByHand) -> Result<String, HostError> {
-    match command {
-        ByHand::Forget { volume, state_dir } => Ok(if memory::forget(state_dir, volume)? {
-            format!("{volume} is forgotten: if its device is blank, it may be formatted")
-        } else {
-            format!("nothing was remembered of {volume} on this node")
-        }),
-        ByHand::Recheck { volume, state_dir } => {
-            memory::remember(state_dir, volume, &Event::Recheck)?;
-            Ok(format!("{volume} is checked when it is staged next on this node"))
-        }
-    }
+/// The node as a person sees it who runs a command: by its own /proc, where the guard's is not.
+fn host(places: &Places) -> LinuxHost {
+    let proc = match crate::host::is_directory(&places.host_proc) {
+        true => places.host_proc.clone(),
+        false => "/proc".into(),
+    };
+    let roots = Roots { proc, sys: places.host_sys.clone() };
+    LinuxHost::new(&places.state_dir).with_roots(roots)
 }
 
 fn with_causes(error: &dyn Error) -> String {

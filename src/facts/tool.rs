@@ -1,6 +1,27 @@
-//! What became of a tool that ran on a trial of a device.
+//! A tool that runs on a trial of a device: what it is told, and what becomes of it.
 
 use std::time::Duration;
+
+/// A tool, and how it is to be run on the file of a trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// Where the program may be; the first that is there counts.
+    pub candidates: &'static [&'static str],
+    /// What it is told before the name of the file.
+    pub options: Vec<String>,
+    /// It takes `-C FD` and writes there how far it is, as e2fsck(8) does.
+    pub reports_progress: bool,
+    pub deadline: Duration,
+    /// Of each of its two streams.
+    pub output_limit_bytes: u64,
+}
+
+/// A pass of e2fsck (1 to 5) and how much of it is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    pub pass: u8,
+    pub percent: u8,
+}
 
 /// A tool that was started, and its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +39,12 @@ pub enum End {
     Signalled(i32),
     /// We killed it, and it is gone.
     Killed(Why),
-    /// We killed it, and it hangs in the kernel.
-    Stuck(Why),
+    /// We killed it, and it does not die: it hangs in the kernel (state D). It is reaped if it
+    /// ever comes back; until then it may hold what it had open.
+    Stuck {
+        pid: u32,
+        why: Why,
+    },
 }
 
 /// Why we killed it.

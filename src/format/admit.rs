@@ -32,6 +32,8 @@ pub enum Wanted {
     Filesystem(Option<FsType>),
     /// Open it with a passphrase.
     Luks,
+    /// Mount it, whatever it holds: a look by hand.
+    Any,
 }
 
 /// `--format-guard`.
@@ -40,6 +42,19 @@ pub enum Mode {
     Off,
     Report,
     Enforce,
+}
+
+impl Mode {
+    /// Reads the value of the flag.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "off" => Self::Off,
+            "report" => Self::Report,
+            "enforce" => Self::Enforce,
+            _ => return None,
+        })
+    }
 }
 
 /// The answer.
@@ -127,6 +142,7 @@ fn filesystem(fs: &Filesystem, question: &Question<'_>) -> Decision {
         Wanted::Luks => return Decision::Refuse(Refusal::NotEncrypted { found }),
         Wanted::Filesystem(Some(asked)) => asked.as_str(),
         Wanted::Filesystem(None) | Wanted::Block => "ext4",
+        Wanted::Any => fs.name(),
     };
     if family(asked) != family(fs.name()) {
         return Decision::Refuse(Refusal::OtherType { found, asked: asked.to_owned() });
@@ -151,7 +167,7 @@ fn family(name: &str) -> &str {
 fn luks(header: &luks::Header, question: &Question<'_>) -> Decision {
     let found = Remembered { name: "LUKS".to_owned(), uuid: header.uuid };
     match question.wanted {
-        Wanted::Luks => Decision::HandOn { notes: changed(question.memory, found) },
+        Wanted::Luks | Wanted::Any => Decision::HandOn { notes: changed(question.memory, found) },
         Wanted::Filesystem(_) | Wanted::Block => Decision::Refuse(Refusal::Encrypted { found }),
     }
 }
@@ -226,6 +242,7 @@ fn fits_wish(lost: &PrimaryLost, wanted: &Wanted) -> bool {
     match wanted {
         Wanted::Filesystem(None) => name == "ext4",
         Wanted::Filesystem(Some(asked)) => family(asked.as_str()) == name,
+        Wanted::Any => true,
         Wanted::Luks | Wanted::Block => false,
     }
 }

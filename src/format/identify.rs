@@ -2,7 +2,7 @@
 
 use super::{Content, Filesystem, Found, Lost, PrimaryLost, ReadPlan, lost, plan, scan};
 use crate::facts::bytes::{ByteRange, DeviceBytes, Failure, Read};
-use crate::facts::superblock::ext::Kind;
+use crate::facts::superblock::ext::{self, Kind};
 use crate::facts::superblock::fields::first_nonzero;
 use crate::facts::superblock::other::Class;
 use crate::facts::superblock::xfs::{self, log};
@@ -18,7 +18,7 @@ pub enum Step {
 /// What is on the device of which these bytes were read.
 ///
 /// A function of the bytes alone: it starts over each time, so it can be asked again with more. A
-/// healthy ext4 is known after one read of 8 KiB, a healthy xfs after some four more of its
+/// healthy ext4 is known after one read of 8 KiB, and one of its group descriptors, a healthy xfs after some four more of its
 /// log, btrfs after two reads, anything else after four or five rounds. A range that was needed and could not be
 /// read ends it: [`Content::Unreadable`].
 #[must_use]
@@ -102,7 +102,12 @@ fn content(bytes: &DeviceBytes) -> Result<Content, Lack> {
 fn mountable(bytes: &DeviceBytes, found: Found) -> Result<Option<Content>, Lack> {
     Ok(match found {
         Found::Ext(sb) if sb.kind == Kind::JournalDevice => None,
-        Found::Ext(superblock) => Some(Content::Filesystem(Filesystem::Ext(superblock))),
+        Found::Ext(superblock) => {
+            let descriptors = ext::groups::range(&superblock);
+            let range = descriptors.map(|range| (range.offset_bytes, range.len_bytes));
+            need(bytes, ReadPlan::of(bytes.size_bytes(), range))?;
+            Some(Content::Filesystem(Filesystem::Ext(superblock)))
+        }
         Found::Btrfs(superblock) => Some(Content::Filesystem(Filesystem::Btrfs(superblock))),
         Found::Xfs(sb) if sb.in_progress => Some(Content::Unfinished { uuid: sb.uuid }),
         Found::Xfs(superblock) => {

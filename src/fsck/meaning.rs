@@ -1,5 +1,7 @@
 //! What the end of a checker means, whichever checker it was.
 
+use std::fmt;
+
 use super::Findings;
 use crate::facts::tool::{End, Ran, Why};
 
@@ -53,15 +55,30 @@ pub enum Death {
     Deadline,
 }
 
+impl fmt::Display for Death {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signal(signal) => write!(f, "of signal {signal}"),
+            Self::Crash => f.write_str("of a crash"),
+            Self::Asked => f.write_str("because somebody stopped it"),
+            Self::Deadline => f.write_str("at its deadline"),
+        }
+    }
+}
+
 /// The exit code, or what an end without one means.
 pub(super) fn exit_of(ran: &Ran, findings: impl FnOnce() -> Findings) -> Result<i32, Meaning> {
     match ran.end {
         End::Exited(exit) => Ok(exit),
         End::Signalled(signal) => Err(Meaning::Died(Death::Signal(signal))),
-        End::Killed(Why::Cancelled) | End::Stuck(Why::Cancelled) => Err(Meaning::Cancelled),
+        End::Killed(Why::Cancelled) | End::Stuck { why: Why::Cancelled, .. } => {
+            Err(Meaning::Cancelled)
+        }
         End::Killed(Why::Deadline) => Err(Meaning::Died(Death::Deadline)),
-        End::Killed(Why::Flood) | End::Stuck(Why::Flood) => Err(Meaning::Flood(findings())),
-        End::Stuck(Why::Deadline) => Err(Meaning::Stuck),
+        End::Killed(Why::Flood) | End::Stuck { why: Why::Flood, .. } => {
+            Err(Meaning::Flood(findings()))
+        }
+        End::Stuck { why: Why::Deadline, .. } => Err(Meaning::Stuck),
     }
 }
 

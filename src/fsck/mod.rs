@@ -10,6 +10,7 @@ pub mod ext;
 pub mod ext_exit;
 pub mod findings;
 pub mod meaning;
+mod redact;
 pub mod refusal;
 pub mod step;
 pub mod verdict;

@@ -1,8 +1,8 @@
 //! What is to be run on a trial, word by word.
 
-use std::ffi::OsString;
-use std::path::Path;
 use std::time::Duration;
+
+use crate::facts::tool::Launch;
 
 /// A checker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -93,15 +93,15 @@ impl Command {
         Self { tool, options, bounds }
     }
 
-    /// The argument vector for the trial's `file`. Where the tool can report its progress to a
-    /// descriptor, it is told `progress`.
+    /// What is to be run.
     #[must_use]
-    pub fn args(&self, file: &Path, progress: Option<i32>) -> Vec<OsString> {
-        let mut args: Vec<OsString> = self.options.iter().map(OsString::from).collect();
-        if let (Tool::E2fsck, Some(fd)) = (self.tool, progress) {
-            args.extend(["-C".into(), fd.to_string().into()]);
+    pub fn launch(&self) -> Launch {
+        Launch {
+            candidates: self.tool.candidates(),
+            options: self.options.clone(),
+            reports_progress: self.tool == Tool::E2fsck,
+            deadline: self.bounds.deadline,
+            output_limit_bytes: self.bounds.output_limit_bytes,
         }
-        args.push(file.into());
-        args
     }
 }

@@ -17,6 +17,9 @@ use crate::facts::tool::{Outcome, Trouble};
 /// `mount(2)`: the kernel has no such filesystem.
 const ENODEV: i32 = 19;
 
+/// "Structure needs cleaning": what a mount of a damaged xfs says.
+const EUCLEAN: i32 = 117;
+
 /// What is known of the filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts<'a> {
@@ -105,6 +108,24 @@ pub fn plan(facts: &Facts<'_>, question: &Question) -> Plan {
     Plan::Trial(super::Ladder::Xfs(ladder))
 }
 
+/// Whether to rebuild a primary superblock from a copy. Without it nothing is mounted, and so no
+/// log is replayed: xfs_repair refuses then if the log holds changes.
+#[must_use]
+pub fn plan_lost(question: &Question) -> Plan {
+    if let Some(why) = question.spared() {
+        return Plan::NoCheck(why);
+    }
+    let found = Findings::of(["the superblock is lost"]);
+    match question.against_repair() {
+        None => {
+            let (log, rung) = (LogState::Clean, Rung::Repair { found });
+            Plan::Trial(super::Ladder::Xfs(Ladder { question: *question, log, rung }))
+        }
+        Some(Cure::Repair) => Plan::Refuse(Refusal::SuperblockLost { repairable: true }),
+        Some(cure) => Plan::Refuse(Refusal::Damaged { tool: Tool::XfsRepair, found, cure }),
+    }
+}
+
 impl Ladder {
     pub(super) fn first(&self) -> Step {
         step(&self.rung, Bounds::WORK)
@@ -143,6 +164,10 @@ impl Ladder {
             Rung::Repair { found } => match xfs_exit::read(ran, false) {
                 Meaning::Clean | Meaning::Repaired(_) => {
                     self.go(Rung::ProveRepair { found }, Bounds::proof(ran.took))
+                }
+                Meaning::DirtyLog => {
+                    let errno = EUCLEAN;
+                    Next::Done(Verdict::Refuse(Refusal::LogUnreplayable { errno }))
                 }
                 other => Next::Done(self.otherwise(other)),
             },

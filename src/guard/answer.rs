@@ -4,6 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::NoReply;
+use super::activity::Doing;
+use super::reason::Reason;
 use super::request::Request;
 use crate::facts::call::{Effect, Method};
 use crate::volume::VolumeId;
@@ -25,10 +27,18 @@ pub enum Answer<R> {
 /// The guard's own answers. None of them is final: kubelet always comes back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Own {
-    /// Another call of this volume is with the plugin.
-    Busy { volume: VolumeId, asked: Method, running: Method, age: Duration },
-    /// The caller's time is nearly up and the plugin still works.
-    StillRunning { volume: VolumeId, method: Method, age: Duration },
+    /// The device is not handed on: a proof of danger.
+    Refused { volume: VolumeId, method: Method, reason: Reason },
+    /// The device does not answer, or not yet.
+    DeviceSilent { volume: VolumeId, method: Method, reason: Reason },
+    /// A check gave way to a call that takes the volume from the node.
+    CalledOff { volume: VolumeId, method: Method },
+    /// The plugin said OK, and that did not stand.
+    NotProven { volume: VolumeId, method: Method, why: String },
+    /// Another call of this volume is under way.
+    Busy { volume: VolumeId, asked: Method, running: Method, age: Duration, doing: Doing },
+    /// The caller's time is nearly up and the call is not done.
+    StillRunning { volume: VolumeId, method: Method, age: Duration, doing: Doing },
     /// An earlier call to the same path may still be at work in the plugin.
     MayStillRun { volume: VolumeId, method: Method, earlier: Method },
     /// The plugin refused for good, but an earlier call to the same path may have mounted.
@@ -63,16 +73,32 @@ impl fmt::Display for Own {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "mount-guard: ")?;
         match self {
-            Self::Busy { volume, asked, running, age } => write!(
+            Self::Refused { volume, reason, .. } => {
+                write!(f, "volume {volume} is not mounted, {reason}")
+            }
+            Self::DeviceSilent { volume, reason, .. } => {
+                write!(f, "volume {volume} is not mounted yet, {reason}")
+            }
+            Self::CalledOff { volume, method } => write!(
                 f,
-                "{asked} of volume {volume} waits: {running} has been with the plugin for {}; \
-                 it will be tried again by itself",
+                "{method} of volume {volume} gave way to a call that takes the volume from this \
+                 node; it will be tried again by itself if it is still wanted"
+            ),
+            Self::NotProven { volume, method, why } => {
+                write!(
+                    f,
+                    "{method} of volume {volume} is not done: longhorn-csi-plugin said OK, {why}"
+                )
+            }
+            Self::Busy { volume, asked, running, age, doing } => write!(
+                f,
+                "{asked} of volume {volume} waits: {running} is under way for {} ({doing}); it \
+                 will be tried again by itself",
                 Age(*age)
             ),
-            Self::StillRunning { volume, method, age } => write!(
+            Self::StillRunning { volume, method, age, doing } => write!(
                 f,
-                "{method} of volume {volume} goes on: the plugin has been at it for {}; \
-                 the next try gets its result",
+                "{method} of volume {volume} goes on for {} ({doing}); the next try gets its result",
                 Age(*age)
             ),
             Self::MayStillRun { volume, method, earlier } => write!(

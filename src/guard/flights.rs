@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::activity::{Activity, Doing};
 use super::answer::{Answer, Own};
 use crate::facts::call::Method;
 use crate::volume::VolumeId;
@@ -32,6 +33,7 @@ pub struct InFlight {
     pub volume: VolumeId,
     pub method: Method,
     pub age: Duration,
+    pub doing: Doing,
 }
 
 impl fmt::Display for InFlight {
@@ -47,9 +49,27 @@ pub(super) enum Boarding<R: Clone> {
     /// An equal call is under way: wait with it.
     Joins(Landing<R>),
     /// Another call is under way.
-    Busy { running: Method, age: Duration },
+    Busy(Other),
     /// An equal call has ended, and nobody heard how.
     Kept(R),
+}
+
+/// A call that is under way, to one that is not equal to it.
+pub(super) struct Other {
+    pub running: Method,
+    pub age: Duration,
+    pub activity: Activity,
+    ended: Ended,
+}
+
+/// Tells when a flight has ended, whatever it came to.
+type Ended = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Other {
+    /// Returns once the other call has ended.
+    pub(super) async fn ended(self) {
+        self.ended.await;
+    }
 }
 
 /// The flights of this node, by volume.
@@ -66,6 +86,7 @@ struct Shared<R> {
 enum Slot<R> {
     Flying {
         id: Id,
+        activity: Activity,
         landing: watch::Receiver<Option<Answer<R>>>,
     },
     /// Ended with the plugin's answer, which no caller has taken yet.
@@ -97,7 +118,7 @@ impl<R> Default for Flights<R> {
     }
 }
 
-impl<R: Clone> Flights<R> {
+impl<R: Clone + Send + Sync + 'static> Flights<R> {
     /// Finds out what a call of `volume` has to do, and takes the volume's one place if it is free.
     pub(super) fn board(
         &self,
@@ -109,11 +130,18 @@ impl<R: Clone> Flights<R> {
         let mut slots = self.shared.slots();
         slots.retain(|_, slot| !matches!(slot, Slot::Unheard { until, .. } if *until <= now));
         match slots.get(volume) {
-            Some(Slot::Flying { id, landing }) if id.serves(method, digest) => {
-                return Boarding::Joins(self.landing(volume, *id, landing.clone()));
+            Some(Slot::Flying { id, activity, landing }) if id.serves(method, digest) => {
+                let activity = activity.clone();
+                return Boarding::Joins(self.landing(volume, *id, activity, landing.clone()));
             }
-            Some(Slot::Flying { id, .. }) => {
-                return Boarding::Busy { running: id.method, age: now - id.started };
+            Some(Slot::Flying { id, activity, landing }) => {
+                let mut landing = landing.clone();
+                let ended = Box::pin(async move {
+                    // An answer, or a sender that is gone: both are the end.
+                    let _ = landing.wait_for(Option::is_some).await.map(drop);
+                });
+                let (running, age) = (id.method, now - id.started);
+                return Boarding::Busy(Other { running, age, activity: activity.clone(), ended });
             }
             Some(Slot::Unheard { id, reply, .. }) if id.serves(method, digest) => {
                 let reply = reply.clone();
@@ -125,17 +153,19 @@ impl<R: Clone> Flights<R> {
         }
         let id = Id { method, digest, started: now };
         let (sender, receiver) = watch::channel(None);
-        slots.insert(volume.clone(), Slot::Flying { id, landing: receiver.clone() });
+        let activity = Activity::new(Doing::Plugin);
+        let landing = receiver.clone();
+        slots.insert(volume.clone(), Slot::Flying { id, activity: activity.clone(), landing });
         self.shared.count.send_modify(|count| *count += 1);
-        let landing = self.landing(volume, id, receiver);
+        let landing = self.landing(volume, id, activity, receiver);
         Boarding::Starts(Seat { landing, sender, answer: None })
     }
 
     pub(super) fn list(&self) -> Vec<InFlight> {
         let flying = |(volume, slot): (&VolumeId, &Slot<R>)| match slot {
-            Slot::Flying { id, .. } => {
-                let (method, age) = (id.method, id.started.elapsed());
-                Some(InFlight { volume: volume.clone(), method, age })
+            Slot::Flying { id, activity, .. } => {
+                let (method, age, doing) = (id.method, id.started.elapsed(), activity.doing());
+                Some(InFlight { volume: volume.clone(), method, age, doing })
             }
             Slot::Unheard { .. } => None,
         };
@@ -151,9 +181,11 @@ impl<R: Clone> Flights<R> {
         &self,
         volume: &VolumeId,
         id: Id,
+        activity: Activity,
         receiver: watch::Receiver<Option<Answer<R>>>,
     ) -> Landing<R> {
-        Landing { shared: Arc::clone(&self.shared), volume: volume.clone(), id, receiver }
+        let shared = Arc::clone(&self.shared);
+        Landing { shared, volume: volume.clone(), id, activity, receiver }
     }
 }
 
@@ -168,6 +200,7 @@ pub(super) struct Landing<R> {
     shared: Arc<Shared<R>>,
     volume: VolumeId,
     id: Id,
+    activity: Activity,
     receiver: watch::Receiver<Option<Answer<R>>>,
 }
 
@@ -187,6 +220,10 @@ impl<R: Clone> Landing<R> {
     pub(super) fn age(&self) -> Duration {
         self.id.started.elapsed()
     }
+
+    pub(super) fn doing(&self) -> Doing {
+        self.activity.doing()
+    }
 }
 
 /// The right to fly. Dropped without an answer, by a panic, it lands as [`Own::Broken`].
@@ -202,8 +239,13 @@ impl<R: Clone> Seat<R> {
             shared: Arc::clone(&self.landing.shared),
             volume: self.landing.volume.clone(),
             id: self.landing.id,
+            activity: self.activity(),
             receiver: self.landing.receiver.clone(),
         }
+    }
+
+    pub(super) fn activity(&self) -> Activity {
+        self.landing.activity.clone()
     }
 
     pub(super) fn land(mut self, answer: Answer<R>) {

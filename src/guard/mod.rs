@@ -4,32 +4,42 @@
 //! This room decides *when*. What crosses to the plugin it sees only through [`Upstream`]; what
 //! happens on the node only through [`crate::host::Host`].
 
+pub mod activity;
 pub mod answer;
 mod earlier;
+pub mod examine;
 mod flights;
+mod fly;
+pub mod policy;
+mod prove;
+pub mod queue;
+pub mod reason;
 pub mod request;
 mod sent;
+mod stage;
 #[cfg(test)]
 mod tests;
+mod unstage;
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{info, warn};
 
 use self::answer::{Answer, Own};
-use self::flights::{Boarding, Flights, Seat};
+use self::flights::{Boarding, Flights};
 pub use self::flights::{ContentDigest, InFlight};
+use self::policy::Policy;
+use self::queue::Queue;
 use self::request::Request;
 use self::sent::Sent;
-use crate::facts::call::PluginRun;
+use self::stage::FailedMounts;
+use crate::facts::call::{Effect, PluginRun};
 use crate::host::Host;
-use crate::telemetry::{Decision, Telemetry};
+use crate::telemetry::{Decision, Telemetry, Trouble};
 
 /// The plugin, as the guard needs it. `proxy/` implements it.
 pub trait Upstream: Send + Sync + 'static {
@@ -59,6 +69,10 @@ pub trait Upstream: Send + Sync + 'static {
 
     /// What the plugin said, in the guard's terms.
     fn outcome(reply: &Self::Reply) -> Outcome;
+
+    /// A call that takes back what `request` has mounted, by the plugin's own means; `None` for a
+    /// request that mounts nothing.
+    fn undo(request: &Request) -> Option<(Request, Self::Call)>;
 }
 
 /// Why there is no answer from the plugin.
@@ -105,6 +119,9 @@ pub struct Guard<U: Upstream, H: Host> {
     host: H,
     flights: Flights<U::Reply>,
     sent: Sent,
+    policy: Policy,
+    queue: Queue,
+    failed_mounts: FailedMounts,
     telemetry: Arc<Telemetry>,
     leaving: watch::Sender<bool>,
 }
@@ -122,11 +139,39 @@ pub struct Call<C> {
 
 impl<U: Upstream, H: Host> Guard<U, H> {
     /// Takes up what an earlier run of the guard left behind.
-    pub async fn new(upstream: U, host: H, telemetry: Arc<Telemetry>) -> Arc<Self> {
+    pub async fn new(upstream: U, host: H, policy: Policy, telemetry: Arc<Telemetry>) -> Arc<Self> {
         let sent = Sent::recall(&host, &telemetry).await;
-        let flights = Flights::default();
-        let leaving = watch::Sender::new(false);
-        Arc::new(Self { upstream, host, flights, sent, telemetry, leaving })
+        if let Err(error) = host.resume_checks().await
+            && telemetry.troubled(Trouble::StateDirectory)
+        {
+            let error: &dyn std::error::Error = &error;
+            warn!(error, "working without memory of volumes");
+        }
+        Arc::new(Self {
+            upstream,
+            host,
+            flights: Flights::default(),
+            sent,
+            policy,
+            queue: Queue::default(),
+            failed_mounts: FailedMounts::default(),
+            telemetry,
+            leaving: watch::Sender::new(false),
+        })
+    }
+
+    /// Brings devices that an earlier run left half written to their end, as far as they are there
+    /// now. The others are finished when they are staged.
+    pub async fn finish_what_was_cut_off(&self) {
+        let pending = self.host.read_pending().await.unwrap_or_else(|why| {
+            if self.telemetry.troubled(Trouble::StateDirectory) {
+                warn!(why, "the records of repairs cannot be read");
+            }
+            Vec::new()
+        });
+        for volume in pending {
+            self.finish(&volume).await;
+        }
     }
 
     pub fn upstream(&self) -> &U {
@@ -144,25 +189,33 @@ impl<U: Upstream, H: Host> Guard<U, H> {
     pub async fn call(self: &Arc<Self>, call: Call<U::Call>) -> Answer<U::Reply> {
         let (volume, method) = (call.request.volume().clone(), call.request.method());
         let answer_at = Instant::now() + answer_after(call.patience);
-        let boarding = self.flights.board(&volume, method, call.digest);
-        let mut landing = match boarding {
-            Boarding::Kept(reply) => {
-                self.note(&call.request, Decision::Kept);
-                return Answer::Plugin(reply);
-            }
-            Boarding::Busy { running, age } => {
-                self.note(&call.request, Decision::Busy);
-                return Answer::Own(Own::Busy { volume, asked: method, running, age });
-            }
-            Boarding::Joins(landing) => {
-                self.note(&call.request, Decision::Joined);
-                landing
-            }
-            Boarding::Starts(seat) => {
-                self.note(&call.request, Decision::Started);
-                let landing = seat.landing();
-                tokio::spawn(Arc::clone(self).take_off(seat, call.request, call.wire));
-                landing
+        let mut landing = loop {
+            match self.flights.board(&volume, method, call.digest) {
+                Boarding::Kept(reply) => {
+                    self.note(&call.request, Decision::Kept);
+                    return Answer::Plugin(reply);
+                }
+                Boarding::Busy(other) => {
+                    let (running, age, doing) = (other.running, other.age, other.activity.doing());
+                    let gives_way =
+                        method.effect() == Effect::Unmounts && other.activity.call_off();
+                    if gives_way && timeout_at(answer_at, other.ended()).await.is_ok() {
+                        self.telemetry.decided(running, Decision::CalledOff);
+                        continue;
+                    }
+                    self.note(&call.request, Decision::Busy);
+                    return Answer::Own(Own::Busy { volume, asked: method, running, age, doing });
+                }
+                Boarding::Joins(landing) => {
+                    self.note(&call.request, Decision::Joined);
+                    break landing;
+                }
+                Boarding::Starts(seat) => {
+                    self.note(&call.request, Decision::Started);
+                    let landing = seat.landing();
+                    tokio::spawn(Arc::clone(self).take_off(seat, call.request, call.wire));
+                    break landing;
+                }
             }
         };
         let mut leaving = self.leaving.subscribe();
@@ -171,7 +224,8 @@ impl<U: Upstream, H: Host> Guard<U, H> {
             answer = landing.answer() => answer,
             () = sleep_until(answer_at) => {
                 self.telemetry.decided(method, Decision::StillRunning);
-                Answer::Own(Own::StillRunning { volume, method, age: landing.age() })
+                let (age, doing) = (landing.age(), landing.doing());
+                Answer::Own(Own::StillRunning { volume, method, age, doing })
             }
             _ = leaving.wait_for(|leaving| *leaving) => {
                 Answer::Own(Own::Leaving { volume, method })
@@ -187,53 +241,6 @@ impl<U: Upstream, H: Host> Guard<U, H> {
             warn!(?left, "leaving while the plugin works");
         }
         self.leaving.send_replace(true);
-    }
-
-    /// Flies, and lands whatever happens: a panic on the way is a call whose outcome is unknown.
-    async fn take_off(self: Arc<Self>, seat: Seat<U::Reply>, request: Request, wire: U::Call) {
-        let give_up = Instant::now() + PLUGIN_WAIT;
-        // Asked before anything is written down: a record that named the plugin before this one
-        // would make the next run of the guard think that the work had died with it.
-        let run = match self.upstream.reach(give_up).await {
-            Ok(run) => run,
-            Err(no_reply) => return seat.land(Answer::Own(Own::no_reply(&request, no_reply))),
-        };
-        let flight = self.fly(&request, wire, run.as_ref(), give_up);
-        match AssertUnwindSafe(flight).catch_unwind().await {
-            Ok(answer) => seat.land(answer),
-            Err(_) => {
-                let lost = NoReply::Lost { why: "panic".into() };
-                self.sent.unanswered(&self.host, &request, run.as_ref(), &lost);
-                drop(seat);
-            }
-        }
-    }
-
-    /// The way of one call, from the first look to the last.
-    async fn fly(
-        &self,
-        request: &Request,
-        wire: U::Call,
-        run: Option<&PluginRun>,
-        give_up: Instant,
-    ) -> Answer<U::Reply> {
-        if let Some(refusal) = self.sent.forbids(request, run) {
-            return Answer::Own(refusal);
-        }
-        self.sent.record(&self.host, request, run).await;
-        match self.upstream.forward(wire, give_up).await {
-            Ok(reply) => {
-                let run = || self.upstream.plugin_run();
-                match self.sent.answered(&self.host, request, run, &U::outcome(&reply)) {
-                    Some(own) => Answer::Own(own),
-                    None => Answer::Plugin(reply),
-                }
-            }
-            Err(no_reply) => {
-                self.sent.unanswered(&self.host, request, run, &no_reply);
-                Answer::Own(Own::no_reply(request, no_reply))
-            }
-        }
     }
 
     fn note(&self, request: &Request, decision: Decision) {

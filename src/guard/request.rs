@@ -20,6 +20,7 @@ pub struct StageRequest {
     pub volume: VolumeId,
     pub staging: StagingPath,
     pub capability: Capability,
+    pub settings: Settings,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +58,33 @@ pub struct Capability {
     pub access: Access,
     /// An access mode that only reads (`SINGLE_NODE_READER_ONLY`, `MULTI_NODE_READER_ONLY`).
     pub reads_only: bool,
+    /// An access mode of several nodes: Longhorn serves such a volume by NFS, unless it is
+    /// migratable.
+    pub multi_node: bool,
+}
+
+/// What the StorageClass or the PV says of the volume (`volume_context`), as far as it matters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `encrypted` is set, or a passphrase comes with the call.
+    pub encrypted: bool,
+    pub migratable: bool,
+    /// `mount-guard/fsck`, whatever it says.
+    pub fsck: Option<String>,
+}
+
+impl Capability {
+    /// Read-only by its access mode or by a mount flag.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        let asked = match &self.access {
+            Access::Block => false,
+            Access::Mount { flags, .. } => {
+                flags.iter().flat_map(|flag| flag.split(',')).any(|flag| flag == "ro")
+            }
+        };
+        self.reads_only || asked
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

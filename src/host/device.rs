@@ -1,13 +1,14 @@
 //! What the kernel shows of one device. The number of system calls depends on the device alone,
 //! but for the loop devices of the node and the names beside the device's own.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno as Number;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, stat, statat};
 use rustix::io::Errno;
 
+use super::descriptors::lock_copies;
 use super::sysfs::Dir;
 use super::{HostError, Roots, loops, stack};
 use crate::facts::device::{DeviceFacts, ExclusiveOpen, Node, Partition};
@@ -18,11 +19,24 @@ use crate::volume::DevNumber;
 ///
 /// To be dropped before a call goes to the plugin: its mount would be refused too.
 #[derive(Debug)]
-pub struct Exclusive(OwnedFd);
+pub struct Exclusive {
+    /// `None` while it is being dropped or handed on.
+    fd: Option<OwnedFd>,
+}
 
-impl AsFd for Exclusive {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+impl Exclusive {
+    /// The descriptor that holds it.
+    pub(super) fn into_fd(mut self) -> OwnedFd {
+        self.fd.take().expect("only the drop and this take it")
+    }
+}
+
+impl Drop for Exclusive {
+    /// Once this has returned, the device can be mounted.
+    fn drop(&mut self) {
+        let Some(fd) = self.fd.take() else { return };
+        let _copies = lock_copies();
+        drop(fd);
     }
 }
 
@@ -75,7 +89,7 @@ pub(super) fn open_exclusively(
         }
     };
     check_number(path, &fd, number)?;
-    Ok((ExclusiveOpen::Granted, Some(Exclusive(fd))))
+    Ok((ExclusiveOpen::Granted, Some(Exclusive { fd: Some(fd) })))
 }
 
 /// Sees that what was opened is what was looked at: Longhorn may make a node anew at any moment.

@@ -1,16 +1,21 @@
 //! A node that exists in memory only.
 
-use std::collections::{BTreeMap, HashMap};
+mod trial;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{Host, HostError};
+pub use self::trial::{CHECK_TAKES, FakeTrial};
+use super::{Held, Host, HostError, MountAt, Room, Unapplied, Written};
 use crate::facts::bytes::{ByteRange, DeviceBytes, Outcome, Read};
 use crate::facts::call::{Effect, SentCall};
 use crate::facts::device::{DeviceFacts, ExclusiveOpen, MountSighting, Node, Sightings};
 use crate::facts::memory::{Event, Remembered};
 use crate::facts::process::Process;
+use crate::facts::superblock::Uuid;
+use crate::facts::tool::Outcome as Ended;
 use crate::volume::{DevNumber, VolumeId};
 
 /// What the node calls its boot: it never goes down.
@@ -35,6 +40,18 @@ pub struct FakeNode {
     pub devices: Mutex<HashMap<PathBuf, FakeDevice>>,
     /// How many exclusive holds on devices there are now.
     pub held: Arc<AtomicUsize>,
+    /// How the next steps of checks end, in order.
+    pub outcomes: Mutex<VecDeque<Ended>>,
+    /// Why the next apply does not succeed.
+    pub unapplied: Mutex<Option<Unapplied>>,
+    /// Volumes whose devices may be half written.
+    pub pending: Mutex<Vec<VolumeId>>,
+    /// What is mounted at a path.
+    pub mounts: Mutex<HashMap<PathBuf, MountAt>>,
+    /// How a write to a mount ends; it works, where nothing is set.
+    pub written: Mutex<Option<Written>>,
+    /// What was done, in order.
+    deeds: Mutex<Vec<String>>,
 }
 
 /// A device with all that could be seen of it. The search for its users shows what
@@ -99,6 +116,7 @@ impl FakeHost {
 
 impl Host for FakeHost {
     type Exclusive = FakeExclusive;
+    type Trial = FakeTrial;
 
     async fn read_device(&self, path: &Path) -> Result<(Node, Option<FakeExclusive>), HostError> {
         let Some(device) = self.node.device(|facts| facts.path == path) else {
@@ -151,6 +169,44 @@ impl Host for FakeHost {
         Ok(())
     }
 
+    async fn begin_trial(
+        &self,
+        _: &VolumeId,
+        device: Held<'_, FakeExclusive>,
+        room: Room,
+    ) -> Result<FakeTrial, Ended> {
+        self.node.log(&format!("trial in {room:?}"));
+        Ok(FakeTrial { node: Arc::clone(&self.node), _exclusive: device.exclusive })
+    }
+
+    async fn read_pending(&self) -> Result<Vec<VolumeId>, String> {
+        Ok(self.node.pending.lock().unwrap().clone())
+    }
+
+    async fn redo(
+        &self,
+        volume: &VolumeId,
+        _: Held<'_, FakeExclusive>,
+        _: Option<Uuid>,
+    ) -> Result<(), String> {
+        self.node.log("redo");
+        self.node.pending.lock().unwrap().retain(|other| other != volume);
+        Ok(())
+    }
+
+    async fn read_mount(&self, path: &Path) -> Result<Option<MountAt>, HostError> {
+        Ok(self.node.mounts.lock().unwrap().get(path).cloned())
+    }
+
+    async fn probe_write(&self, _: &Path) -> Written {
+        self.node.written.lock().unwrap().unwrap_or(Written::Yes)
+    }
+
+    async fn sync(&self, _: &Path) -> Result<(), HostError> {
+        self.node.log("sync");
+        Ok(())
+    }
+
     async fn record_sent(&self, call: &SentCall) -> Result<(), HostError> {
         let node = self.reach_node().await?;
         self.erase_sent(call);
@@ -196,6 +252,10 @@ impl Host for FakeHost {
             }
         }
         Ok(())
+    }
+
+    fn now_seconds(&self) -> u64 {
+        1_800_000_000
     }
 
     async fn read_boot(&self) -> Result<String, HostError> {

@@ -1,18 +1,25 @@
 //! The node as Linux shows it.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::checks::{self, LinuxTrial, Subject};
+use super::shelf::{self, Shelf};
 use super::threads::Threads;
-use super::{Exclusive, Host, HostError, Roots, content, device, memory, namespaces, sent};
+use super::{
+    Exclusive, Held, Host, HostError, MountAt, Room, Roots, Written, content, device, memory,
+    mounts, namespaces, sent,
+};
 use crate::facts::bytes::{ByteRange, DeviceBytes};
 use crate::facts::call::SentCall;
 use crate::facts::device::{MountSighting, Node, Sightings};
 use crate::facts::memory::{Event, Remembered};
 use crate::facts::process::Process;
+use crate::facts::superblock::Uuid;
+use crate::facts::tool::{Outcome, Trouble};
 use crate::volume::{DevNumber, VolumeId};
 
 /// How long the state directory may take for one verb.
@@ -31,6 +38,21 @@ const DEVICE_DEADLINE: Duration = Duration::from_secs(2);
 /// gets twenty times that.
 const SEARCH_DEADLINE: Duration = Duration::from_secs(2);
 
+/// How long the mount table may take: 0.1 s with 50,000 mounts.
+const TABLE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How long a write to a fresh mount may take.
+///
+/// It is a page. A healthy volume takes milliseconds, one that rebuilds a replica a second; ten
+/// would eat what a caller has left after a check.
+const WRITE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long it may take to write what a filesystem has in memory.
+///
+/// A pod leaves gigabytes behind, and an unmount would write them anyway. At half, a slow volume
+/// is left to that; at double, a dead one holds an Unstage up for nothing.
+const SYNC_DEADLINE: Duration = Duration::from_secs(30);
+
 /// How many records may wait for a disk that does not answer: more than a node has volumes.
 const MAX_BACKLOG: usize = 1024;
 
@@ -40,6 +62,7 @@ pub struct LinuxHost {
     sent: PathBuf,
     writer: mpsc::Sender<Order>,
     rememberer: mpsc::Sender<Job>,
+    shelf: Shelf,
     roots: Roots,
     threads: Threads,
 }
@@ -74,6 +97,7 @@ impl LinuxHost {
             sent,
             writer,
             rememberer,
+            shelf: Shelf::new(state_dir),
             roots: Roots::default(),
             threads: Threads::default(),
         }
@@ -117,6 +141,11 @@ impl LinuxHost {
     }
 }
 
+fn subject(volume: &VolumeId, device: Held<'_, Exclusive>) -> Subject {
+    let Held { path, number, exclusive } = device;
+    Subject { volume: volume.clone(), path: path.into(), number, exclusive }
+}
+
 fn write_records(dir: &Path, mut orders: mpsc::Receiver<Order>) {
     while let Some(order) = orders.blocking_recv() {
         match order {
@@ -133,6 +162,7 @@ fn write_records(dir: &Path, mut orders: mpsc::Receiver<Order>) {
 
 impl Host for LinuxHost {
     type Exclusive = Exclusive;
+    type Trial = LinuxTrial;
 
     async fn read_device(&self, path: &Path) -> Result<(Node, Option<Exclusive>), HostError> {
         let (device, roots) = (path.to_owned(), self.roots.clone());
@@ -164,6 +194,47 @@ impl Host for LinuxHost {
     ) -> Result<(), HostError> {
         let device = (path, number);
         content::read(&self.threads, content::READ_DEADLINE, device, ranges, bytes).await
+    }
+
+    async fn begin_trial(
+        &self,
+        volume: &VolumeId,
+        device: Held<'_, Exclusive>,
+        room: Room,
+    ) -> Result<LinuxTrial, Outcome> {
+        // Without a directory nothing of a trial can be kept.
+        let trials = self.shelf.trials().await.map_err(|_| Outcome::Spoiled(Trouble::NoRoom))?;
+        checks::begin(trials, subject(volume, device), room).await
+    }
+
+    async fn read_pending(&self) -> Result<Vec<VolumeId>, String> {
+        self.shelf.pending().await
+    }
+
+    async fn redo(
+        &self,
+        volume: &VolumeId,
+        device: Held<'_, Exclusive>,
+        fs_uuid: Option<Uuid>,
+    ) -> Result<(), String> {
+        let trials = self.shelf.trials().await?;
+        shelf::redo(trials, subject(volume, device), fs_uuid).await
+    }
+
+    async fn read_mount(&self, path: &Path) -> Result<Option<MountAt>, HostError> {
+        let at = path.to_owned();
+        self.threads.run(path, TABLE_DEADLINE, move || mounts::read_at(&at)).await
+    }
+
+    async fn probe_write(&self, dir: &Path) -> Written {
+        let at = dir.to_owned();
+        let work = move || Ok(mounts::probe_write(&at));
+        self.threads.run(dir, WRITE_DEADLINE, work).await.unwrap_or(Written::Silent)
+    }
+
+    async fn sync(&self, path: &Path) -> Result<(), HostError> {
+        let at = path.to_owned();
+        self.threads.run(path, SYNC_DEADLINE, move || mounts::sync(&at)).await
     }
 
     async fn record_sent(&self, call: &SentCall) -> Result<(), HostError> {
@@ -203,6 +274,11 @@ impl Host for LinuxHost {
 
     async fn resume_checks(&self) -> Result<(), HostError> {
         self.in_memory(|state_dir| memory::resume(state_dir, sent::read_boot()?)).await
+    }
+
+    fn now_seconds(&self) -> u64 {
+        // Before 1970 a clock is wrong, and no interval is due.
+        UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
     }
 
     async fn read_boot(&self) -> Result<String, HostError> {

@@ -6,6 +6,8 @@
 //! thread with its own descriptors), in `trial/device.rs` and in `trial/loop_device.rs` (ioctls
 //! without a binding).
 
+mod called_off;
+mod checks;
 mod content;
 mod descriptors;
 mod device;
@@ -14,8 +16,10 @@ pub mod fake;
 pub mod linux;
 mod loops;
 pub mod memory;
+mod mounts;
 mod namespaces;
 mod sent;
+mod shelf;
 mod stack;
 mod sysfs;
 mod threads;
@@ -27,14 +31,41 @@ pub mod trial;
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::fs::FileType;
+use tokio::sync::watch;
+
+pub use self::called_off::{CallOff, CalledOff};
+pub use self::checks::LinuxTrial;
 pub use self::device::Exclusive;
+pub use self::trial::{LoopDevice, Mark, Room};
 use crate::facts::bytes::{ByteRange, DeviceBytes};
 use crate::facts::call::SentCall;
 use crate::facts::device::{MountSighting, Node, Sightings};
 use crate::facts::memory::{Event, Remembered};
+use crate::facts::mounts::Mount;
 use crate::facts::process::Process;
-use crate::volume::{DevNumber, VolumeId};
+use crate::facts::superblock::Uuid;
+use crate::facts::tool::{Launch, Outcome, Progress, Trouble};
+use crate::volume::{DevNumber, FsType, VolumeId};
+
+/// Whether a regular file is at `path`.
+#[must_use]
+pub fn is_file(path: &Path) -> bool {
+    file_type(path) == Some(FileType::RegularFile)
+}
+
+/// Whether a directory is at `path`.
+#[must_use]
+pub fn is_directory(path: &Path) -> bool {
+    file_type(path) == Some(FileType::Directory)
+}
+
+fn file_type(path: &Path) -> Option<FileType> {
+    let found = rustix::fs::stat(path).ok()?;
+    Some(FileType::from_raw_mode(found.st_mode))
+}
 
 /// Where the node's own `proc` and `sys` are, as this process sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +85,9 @@ impl Default for Roots {
 pub trait Host: Send + Sync + 'static {
     /// Keeps everybody else from mounting, mapping or claiming a device until it is dropped.
     type Exclusive: Send + Sync + 'static;
+
+    /// A check under way.
+    type Trial: Trial;
 
     /// What is at `path`, and the hold on it where nobody else has one. The hold is taken in
     /// passing, so this is to be called under the volume's lock only; and whoever forwards a call
@@ -99,6 +133,53 @@ pub trait Host: Send + Sync + 'static {
         ranges: &[ByteRange],
         bytes: &mut DeviceBytes,
     ) -> impl Future<Output = Result<(), HostError>> + Send;
+
+    /// Begins a trial of a device, on whose file checkers work as on the device itself.
+    ///
+    /// # Errors
+    /// What to tell whoever climbs the ladder.
+    fn begin_trial(
+        &self,
+        volume: &VolumeId,
+        device: Held<'_, Self::Exclusive>,
+        room: Room,
+    ) -> impl Future<Output = Result<Self::Trial, Outcome>> + Send;
+
+    /// The volumes whose devices may be half written, because an apply was cut off.
+    ///
+    /// # Errors
+    /// Why that could not be found out.
+    fn read_pending(&self) -> impl Future<Output = Result<Vec<VolumeId>, String>> + Send;
+
+    /// Does again what was cut off on the device of `volume`. `fs_uuid` is that of the filesystem
+    /// which is on it.
+    ///
+    /// # Errors
+    /// Why it could not be done: the device may still be half written.
+    fn redo(
+        &self,
+        volume: &VolumeId,
+        device: Held<'_, Self::Exclusive>,
+        fs_uuid: Option<Uuid>,
+    ) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// The topmost mount at exactly `path`, in the guard's own namespace.
+    ///
+    /// # Errors
+    /// [`HostError`] if the mount table could not be read in time.
+    fn read_mount(
+        &self,
+        path: &Path,
+    ) -> impl Future<Output = Result<Option<MountAt>, HostError>> + Send;
+
+    /// Writes a nameless file in `dir`, and waits until it is on disk.
+    fn probe_write(&self, dir: &Path) -> impl Future<Output = Written> + Send;
+
+    /// Writes to disk what the filesystem at `path` has in memory.
+    ///
+    /// # Errors
+    /// [`HostError`] if it could not, or not in time.
+    fn sync(&self, path: &Path) -> impl Future<Output = Result<(), HostError>> + Send;
 
     /// Writes down that `call` is about to go to the plugin, in place of an earlier call that did
     /// the same to the same path. It outlives this process, not the node's uptime.
@@ -150,11 +231,122 @@ pub trait Host: Send + Sync + 'static {
     /// [`HostError`] if a record could not be read or written.
     fn resume_checks(&self) -> impl Future<Output = Result<(), HostError>> + Send;
 
+    /// The time of day, in seconds since the epoch.
+    fn now_seconds(&self) -> u64;
+
     /// The boot id of the node, as [`crate::facts::memory::Running`] takes it.
     ///
     /// # Errors
     /// [`HostError`] if the kernel does not say.
     fn read_boot(&self) -> impl Future<Output = Result<String, HostError>> + Send;
+}
+
+/// A device that nobody else can take, with what it was when it was looked at.
+#[derive(Debug)]
+pub struct Held<'a, E> {
+    pub path: &'a Path,
+    pub number: DevNumber,
+    pub exclusive: E,
+}
+
+/// A view of a device that checkers write to, and that the device knows nothing of. Dropped, or
+/// discarded, it leaves the device as it was.
+pub trait Trial: Send + 'static {
+    /// Runs a tool on the file. Once this has returned, the tool is gone, or hangs in the kernel.
+    fn run(
+        &mut self,
+        launch: &Launch,
+        called_off: &mut CalledOff,
+        progress: &watch::Sender<Option<Progress>>,
+    ) -> impl Future<Output = Outcome> + Send;
+
+    /// Lets the kernel replay the log in the file, by a mount that nobody sees.
+    fn replay(
+        &mut self,
+        fs: &FsType,
+        deadline: Duration,
+        called_off: &mut CalledOff,
+    ) -> impl Future<Output = Outcome> + Send;
+
+    /// Discards what was written, and begins again.
+    ///
+    /// # Errors
+    /// As [`Host::begin_trial`].
+    fn renew(&mut self) -> impl Future<Output = Result<(), Outcome>> + Send;
+
+    /// What the file holds there now; `None` if it cannot be read.
+    fn read(
+        &mut self,
+        offset_bytes: u64,
+        len_bytes: usize,
+    ) -> impl Future<Output = Option<Vec<u8>>> + Send;
+
+    /// Leaves the device as it is. Once this has returned, it is free.
+    fn discard(self) -> impl Future<Output = ()> + Send;
+
+    /// Writes what the tools changed to the device, all of it or none. Not to be cut off.
+    ///
+    /// # Errors
+    /// What became of the device.
+    fn apply(self, orders: &Orders) -> impl Future<Output = Result<Applied, Unapplied>> + Send;
+}
+
+/// How the result of a trial is to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Orders {
+    /// Of the filesystem as it was before, by which a redo knows the device again.
+    pub fs_uuid: Option<Uuid>,
+    /// Written first of all: makes the filesystem say of itself that it needs a check.
+    pub mark: Option<Mark>,
+    /// The blocks at these offsets, in bytes, come last of all: where the superblocks are.
+    pub last: Vec<u64>,
+    /// Keep the old blocks in a record that can be put back.
+    pub keep_undo: bool,
+}
+
+/// The device has the new content, and is free.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    pub changed_bytes: u64,
+    /// The record of the old blocks.
+    pub undo: Option<PathBuf>,
+}
+
+/// Why the result of a trial is not on the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unapplied {
+    /// Untouched: the trial is worthless, or its log has no room.
+    Spoiled(Trouble),
+    /// Untouched: the device takes no writes.
+    ReadOnly,
+    /// Untouched: somebody still has the file of the trial open.
+    StillOpen,
+    /// The device may be half written. If `redoable`, a log says how to go on.
+    HalfWritten { why: String, redoable: bool },
+}
+
+/// A mount, and what tells it from one that was there before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountAt {
+    pub mount: Mount,
+    /// Never used again, unlike the id in the table. `None` before Linux 6.8.
+    pub unique_id: Option<u64>,
+}
+
+/// What became of a write to a filesystem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    Yes,
+    ReadOnly,
+    /// No space, or no quota, is left.
+    Full,
+    /// The filesystem knows no nameless files.
+    NotSupported,
+    Failed {
+        errno: i32,
+    },
+    /// No answer in time.
+    Silent,
 }
 
 /// A verb that was not carried out.

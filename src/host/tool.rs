@@ -15,7 +15,9 @@ use std::time::Duration;
 
 pub use cancel::{Cancel, CancelOnDrop};
 pub use output::Output;
-pub use progress::{Progress, ProgressPipe};
+pub use progress::ProgressPipe;
+
+use crate::facts::tool::End;
 
 /// How long a killed tool may take to die before it is left to itself.
 ///
@@ -44,29 +46,6 @@ pub struct ToolExit {
     pub stdout: Output,
     pub stderr: Output,
     pub took: Duration,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    Exited(i32),
-    /// It died of a signal that was not ours.
-    Signalled(i32),
-    /// We killed it, and it is gone.
-    Killed(Why),
-    /// We killed it, and it does not die: it hangs in the kernel (state D). It is reaped if it
-    /// ever comes back; until then it may hold what it had open.
-    Stuck {
-        pid: u32,
-        why: Why,
-    },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    Deadline,
-    Cancelled,
-    /// It printed more than it was allowed to.
-    Flood,
 }
 
 #[derive(Debug, thiserror::Error)]

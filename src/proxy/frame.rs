@@ -1,5 +1,7 @@
 //! The frames of gRPC over HTTP/2: one flag byte, a length of four, the message.
 
+use bytes::Bytes;
+
 /// What the body of a unary request holds.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unary<'a> {
@@ -24,6 +26,16 @@ pub(super) fn parse_unary(body: &[u8]) -> Unary<'_> {
         1 => Unary::Compressed,
         _ => Unary::Malformed,
     }
+}
+
+/// `message` in its frame.
+pub(super) fn framed(message: &impl prost::Message) -> Bytes {
+    let length =
+        u32::try_from(message.encoded_len()).expect("a message of the guard's own is short");
+    let mut frame = vec![0];
+    frame.extend_from_slice(&length.to_be_bytes());
+    message.encode_raw(&mut frame);
+    frame.into()
 }
 
 /// The frame of an empty message.

@@ -1,5 +1,6 @@
 //! The plugin, as the guard sees it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,10 +12,14 @@ use tokio::time::Instant;
 
 use super::body::{Body, Whole};
 use super::deadline::GRPC_TIMEOUT;
-use super::frame::EMPTY_MESSAGE;
+use super::frame::{EMPTY_MESSAGE, framed};
 use super::pool::{Pool, SendError};
 use super::status;
+use crate::csi::{NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest};
 use crate::facts::call::PluginRun;
+use crate::guard::request::{
+    self as guard, PublishRequest, StageRequest, UnpublishRequest, UnstageRequest,
+};
 use crate::guard::{NoReply, Outcome, Upstream};
 
 /// Carries whole calls to the plugin and whole answers back.
@@ -53,16 +58,7 @@ impl Plugin {
         &self,
         give_up: Instant,
     ) -> Result<Option<crate::csi::GetPluginInfoResponse>, NoReply> {
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(authorized(&Uri::from_static(Self::PLUGIN_INFO)))
-            .version(Version::HTTP_2)
-            .header(http::header::CONTENT_TYPE, "application/grpc")
-            .header(http::header::TE, "trailers")
-            .body(())
-            .expect("every part of it is a constant");
-        let body = Whole { data: Bytes::from_static(&EMPTY_MESSAGE), trailers: None };
-        let call = WholeCall { parts: request.into_parts().0, body };
+        let call = own_call(Self::PLUGIN_INFO, Bytes::from_static(&EMPTY_MESSAGE));
         let asked = tokio::time::timeout_at(give_up, self.forward(call, give_up)).await;
         let reply = asked.map_err(|_| NoReply::Lost { why: "no answer in time".into() })??;
         let super::frame::Unary::Message(message) = super::frame::parse_unary(&reply.body.data)
@@ -100,6 +96,30 @@ impl Upstream for Plugin {
     fn outcome(reply: &WholeReply) -> Outcome {
         status::outcome(reply.final_headers())
     }
+
+    fn undo(request: &guard::Request) -> Option<(guard::Request, WholeCall)> {
+        let volume = request.volume().clone();
+        let volume_id = volume.to_string();
+        match request {
+            guard::Request::Stage(StageRequest { staging, .. }) => {
+                let staging_target_path = text(staging.as_path())?;
+                let message = NodeUnstageVolumeRequest { volume_id, staging_target_path };
+                let staging = staging.clone();
+                let undo = guard::Request::Unstage(UnstageRequest { volume, staging });
+                Some((undo, own_call("/csi.v1.Node/NodeUnstageVolume", framed(&message))))
+            }
+            guard::Request::Publish(PublishRequest { target, .. }) => {
+                let target_path = text(target.as_path())?;
+                let message = NodeUnpublishVolumeRequest { volume_id, target_path };
+                let target = target.clone();
+                let undo = guard::Request::Unpublish(UnpublishRequest { volume, target });
+                Some((undo, own_call("/csi.v1.Node/NodeUnpublishVolume", framed(&message))))
+            }
+            guard::Request::Unstage(_)
+            | guard::Request::Unpublish(_)
+            | guard::Request::Expand(_) => None,
+        }
+    }
 }
 
 impl WholeReply {
@@ -114,6 +134,24 @@ impl WholeReply {
         *response.headers_mut() = self.headers;
         response
     }
+}
+
+/// A call of the guard's own.
+fn own_call(path: &'static str, message: Bytes) -> WholeCall {
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(authorized(&Uri::from_static(path)))
+        .version(Version::HTTP_2)
+        .header(http::header::CONTENT_TYPE, "application/grpc")
+        .header(http::header::TE, "trailers")
+        .body(())
+        .expect("every part of it is a constant");
+    WholeCall { parts: request.into_parts().0, body: Whole { data: message, trailers: None } }
+}
+
+/// A path came as text.
+fn text(path: &Path) -> Option<String> {
+    path.to_str().map(str::to_owned)
 }
 
 /// `uri` with the scheme and authority that HTTP/2 wants, if it has none.

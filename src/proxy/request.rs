@@ -1,6 +1,8 @@
 //! Protobuf becomes our own types here, once. What does not fit is *malformed*, and forwarded:
 //! the plugin's own refusal must come back.
 
+use std::collections::HashMap;
+
 use prost::Message;
 
 use crate::csi;
@@ -8,8 +10,8 @@ use crate::csi::volume_capability::AccessType;
 use crate::csi::volume_capability::access_mode::Mode;
 use crate::facts::call::Method;
 use crate::guard::request::{
-    Access, Capability, ExpandRequest, PublishRequest, Request, StageRequest, UnpublishRequest,
-    UnstageRequest,
+    Access, Capability, ExpandRequest, PublishRequest, Request, Settings, StageRequest,
+    UnpublishRequest, UnstageRequest,
 };
 use crate::volume::{FsType, StagingPath, TargetPath, Unfit, VolumeId};
 
@@ -44,7 +46,19 @@ fn parse_stage(req: csi::NodeStageVolumeRequest) -> Result<StageRequest, Malform
         volume: volume(&req.volume_id)?,
         staging: staging(&req.staging_target_path)?,
         capability: capability(req.volume_capability)?,
+        settings: settings(&req.volume_context, &req.secrets),
     })
+}
+
+/// What is set in `context`. Of the secrets only that there is a passphrase (longhorn-manager
+/// `csi/crypto`).
+fn settings(context: &HashMap<String, String>, secrets: &HashMap<String, String>) -> Settings {
+    let is_set = |key: &str| context.get(key).is_some_and(|value| value == "true");
+    Settings {
+        encrypted: is_set("encrypted") || secrets.contains_key("CRYPTO_KEY_VALUE"),
+        migratable: is_set("migratable"),
+        fsck: context.get("mount-guard/fsck").cloned(),
+    }
 }
 
 fn parse_unstage(req: &csi::NodeUnstageVolumeRequest) -> Result<UnstageRequest, Malformed> {
@@ -97,6 +111,10 @@ fn capability(capability: Option<csi::VolumeCapability>) -> Result<Capability, M
     let capability = capability.ok_or(Malformed::Missing("volume_capability"))?;
     let mode = capability.access_mode.ok_or(Malformed::Missing("access_mode"))?.mode();
     let reads_only = matches!(mode, Mode::SingleNodeReaderOnly | Mode::MultiNodeReaderOnly);
+    let multi_node = matches!(
+        mode,
+        Mode::MultiNodeReaderOnly | Mode::MultiNodeSingleWriter | Mode::MultiNodeMultiWriter
+    );
     let access = match capability.access_type.ok_or(Malformed::Missing("access_type"))? {
         AccessType::Block(_) => Access::Block,
         AccessType::Mount(mount) => Access::Mount {
@@ -107,7 +125,7 @@ fn capability(capability: Option<csi::VolumeCapability>) -> Result<Capability, M
             flags: mount.mount_flags,
         },
     };
-    Ok(Capability { access, reads_only })
+    Ok(Capability { access, reads_only, multi_node })
 }
 
 fn field(name: &'static str, unfit: Unfit) -> Malformed {

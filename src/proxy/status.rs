@@ -14,11 +14,15 @@ pub const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// a mount that may be there (`facts/csi.md` 1.3).
 fn code_of(own: &Own) -> Code {
     match own {
-        Own::Busy { .. }
+        Own::Refused { .. }
+        | Own::CalledOff { .. }
+        | Own::NotProven { .. }
+        | Own::Busy { .. }
         | Own::StillRunning { .. }
         | Own::MayStillRun { .. }
         | Own::Withheld { .. } => Code::Aborted,
-        Own::PluginAway { .. }
+        Own::DeviceSilent { .. }
+        | Own::PluginAway { .. }
         | Own::PluginLost { .. }
         | Own::Leaving { .. }
         | Own::Broken { .. } => Code::Unavailable,

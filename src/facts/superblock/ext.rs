@@ -5,7 +5,9 @@
 
 pub mod backup;
 pub mod features;
+pub mod groups;
 pub mod health;
+pub mod mark;
 
 use std::fmt;
 
@@ -50,6 +52,10 @@ pub struct Superblock {
     pub check_interval_seconds: u32,
     pub made_seconds: u64,
     pub journal: Journal,
+    /// The length of a group descriptor.
+    pub descriptor_bytes: u16,
+    /// What all checksums but the superblock's own begin with (`s_checksum_seed`).
+    pub checksum_seed: u32,
     /// Groups with a copy of the superblock, where `sparse_super2` names them; 0 is none.
     pub backup_groups: [u32; 2],
 }
@@ -197,7 +203,23 @@ fn read(fields: Fields<'_>) -> Option<Superblock> {
         check_interval_seconds: fields.le32(0x44)?,
         made_seconds: seconds(fields, 0x108, 0x276)?,
         journal: journal(fields, features)?,
+        descriptor_bytes: descriptor_bytes(fields, features)?,
+        checksum_seed: match features.has_incompat(features::INCOMPAT_CSUM_SEED) {
+            true => fields.le32(0x270)?,
+            false => checksum(fields.uuid(0x68)?.as_bytes()),
+        },
         backup_groups: [fields.le32(0x24c)?, fields.le32(0x250)?],
+    })
+}
+
+/// 32, or with `64bit` what `s_desc_size` says, if that is a size mke2fs makes.
+fn descriptor_bytes(fields: Fields<'_>, features: Features) -> Option<u16> {
+    let said = fields.le16(0xfe)?;
+    let wide = features.has_incompat(features::INCOMPAT_64BIT);
+    Some(match said {
+        64..=1024 if wide && said.is_power_of_two() => said,
+        _ if wide => 64,
+        _ => 32,
     })
 }
 
@@ -277,7 +299,12 @@ fn damage(superblock: &Superblock, fields: Fields<'_>) -> Option<Damage> {
 /// crc32c as ext4 keeps it: all ones at the start, not inverted at the end. The superblock's own
 /// sum always starts so; a checksum seed (`metadata_csum_seed`) is for everything below it.
 fn checksum(bytes: &[u8]) -> u32 {
-    !crc32c::crc32c(bytes)
+    checksum_from(u32::MAX, bytes)
+}
+
+/// The same, going on from `sum`.
+fn checksum_from(sum: u32, bytes: &[u8]) -> u32 {
+    !crc32c::crc32c_append(!sum, bytes)
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ fn ends_that_need_a_fault_have_their_meaning_too() {
         ("a library", said(128, "", ""), "unusable"),
         ("64", said(64, "", ""), "unexplained"),
         ("negative", said(-1, "", ""), "unexplained"),
-        ("10: hangs in the kernel", ended(End::Stuck(Why::Deadline)), "stuck"),
+        ("10: hangs in the kernel", ended(End::Stuck { pid: 7, why: Why::Deadline }), "stuck"),
         ("a deadline", ended(End::Killed(Why::Deadline)), "died"),
         ("a flood", ended(End::Killed(Why::Flood)), "flood"),
         ("an Unstage", ended(End::Killed(Why::Cancelled)), "cancelled"),

@@ -223,7 +223,11 @@ fn what_the_device_does_is_waited_for() {
             Wait::DeviceChanged { offset_bytes: 8 },
         ),
         ("5, 6, M16: in use", Outcome::Ran(recorded!("ext-in-use")), Wait::InUse),
-        ("10: it hangs", Outcome::Ran(ended(End::Stuck(Why::Deadline))), Wait::Stuck),
+        (
+            "10: it hangs",
+            Outcome::Ran(ended(End::Stuck { pid: 7, why: Why::Deadline })),
+            Wait::Stuck,
+        ),
     ] {
         let (_, verdict) = climb(ladder(&question(Mode::Preen)), vec![outcome]);
         assert_eq!(verdict, Verdict::Wait(wait), "{case}");
@@ -271,9 +275,10 @@ fn no_end_of_any_step_is_written_but_a_sound_one() {
 #[test]
 fn arguments_are_built_word_by_word() {
     let Step::Run(command) = ladder(&question(Mode::Preen)).first() else { panic!() };
-    let file = std::path::Path::new("/proc/self/fd/7/pvc-1");
-    assert_eq!(command.args(file, Some(9)), ["-p", "-C", "9", "/proc/self/fd/7/pvc-1"]);
-    assert_eq!(command.args(file, None), ["-p", "/proc/self/fd/7/pvc-1"]);
+    let launch = command.launch();
+    assert_eq!(launch.options, ["-p"]);
+    assert!(launch.reports_progress);
+    assert_eq!(launch.candidates, Tool::E2fsck.candidates());
     // 19, 20: the image's own, and never one that a PATH finds.
     for tool in [Tool::E2fsck, Tool::XfsRepair, Tool::Btrfs] {
         assert!(tool.candidates().iter().all(|path| path.starts_with('/')));

@@ -17,6 +17,7 @@ pub(super) fn clean() -> Health {
         orphans: false,
         journal_to_replay: false,
         check_due: None,
+        descriptors: None,
         unknown_features: Features::default(),
         external_journal: false,
         multiple_mount_protection: false,

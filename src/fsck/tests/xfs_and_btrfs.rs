@@ -183,7 +183,7 @@ fn no_step_of_xfs_ever_has_a_minus_l() {
     ];
     let (steps, verdict) = climb(ladder(DIRTY, Mode::Repair), outcomes);
     assert!(steps.iter().all(|step| !step.contains("-L")), "{steps:?}");
-    assert!(matches!(verdict, Verdict::Wait(Wait::Unexplained { .. })), "{verdict:?}");
+    assert!(matches!(verdict, Verdict::Refuse(Refusal::LogUnreplayable { .. })), "{verdict:?}");
 }
 
 #[test]

@@ -8,7 +8,10 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::facts::call::{Effect, Method, PluginRun};
+use crate::guard::request::{Request, StageRequest, UnstageRequest};
 use crate::guard::{NoReply, Outcome, Upstream};
+use crate::host::MountAt;
+use crate::host::fake::FakeHost;
 
 #[derive(Clone, Default)]
 pub(super) struct FakePlugin {
@@ -26,6 +29,10 @@ struct State {
     /// Ends the work of this run when dropped.
     working: Vec<tokio::task::AbortHandle>,
     mounted: BTreeSet<&'static str>,
+    /// The node it mounts on, and what its mounts are like.
+    node: Option<(FakeHost, MountAt)>,
+    /// It leaves a mount behind when it fails.
+    is_careless: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -62,6 +69,16 @@ impl FakePlugin {
         self.state.lock().unwrap().away = true;
     }
 
+    /// From now on a Stage that is done shows as this mount on the node, until its Unstage.
+    pub(super) fn mounts_on(&self, host: &FakeHost, mount: MountAt) {
+        self.state.lock().unwrap().node = Some((host.clone(), mount));
+    }
+
+    /// From now on a Stage that fails leaves its mount behind.
+    pub(super) fn mounts_even_if_it_fails(&self) {
+        self.state.lock().unwrap().is_careless = true;
+    }
+
     /// From now on what should send a call to it panics instead.
     pub(super) fn panic_when_called(&self) {
         self.state.lock().unwrap().panics = true;
@@ -79,6 +96,18 @@ impl FakePlugin {
         let mut state = self.state.lock().unwrap();
         state.run += 1;
         (state.away, state.left_its_socket) = (false, false);
+    }
+}
+
+impl State {
+    fn show(&self, method: Method) {
+        let Some((host, mount)) = &self.node else { return };
+        let mut mounts = host.node().mounts.lock().unwrap();
+        match method.effect() {
+            Effect::Mounts => drop(mounts.insert("/staging".into(), mount.clone())),
+            Effect::Unmounts => drop(mounts.remove(std::path::Path::new("/staging"))),
+            Effect::Neither => {}
+        }
     }
 }
 
@@ -111,6 +140,10 @@ impl Upstream for FakePlugin {
         let FakeCall { method, work, outcome } = call;
         let work = tokio::spawn(async move {
             sleep(work).await;
+            let is_careless = shared.lock().unwrap().is_careless;
+            if outcome == Outcome::Done || is_careless {
+                shared.lock().unwrap().show(method);
+            }
             if outcome == Outcome::Done {
                 let mut state = shared.lock().unwrap();
                 match method.effect() {
@@ -131,5 +164,13 @@ impl Upstream for FakePlugin {
 
     fn outcome(reply: &FakeReply) -> Outcome {
         reply.outcome.clone()
+    }
+
+    fn undo(request: &Request) -> Option<(Request, FakeCall)> {
+        let Request::Stage(StageRequest { volume, staging, .. }) = request else { return None };
+        let (volume, staging) = (volume.clone(), staging.clone());
+        let call =
+            FakeCall { method: Method::Unstage, work: Duration::ZERO, outcome: Outcome::Done };
+        Some((Request::Unstage(UnstageRequest { volume, staging }), call))
     }
 }

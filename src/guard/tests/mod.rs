@@ -4,13 +4,15 @@
 mod fake_plugin;
 mod flights;
 mod restarts;
+mod stage;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::fake_plugin::{FakeCall, FakePlugin, FakeReply};
 use super::answer::{Answer, Own};
-use super::request::{Access, Capability, Request, StageRequest, UnstageRequest};
+use super::policy::Policy;
+use super::request::{Access, Capability, Request, Settings, StageRequest, UnstageRequest};
 use super::{Call, ContentDigest, Guard, Outcome};
 use crate::facts::call::Method;
 use crate::host::fake::FakeHost;
@@ -20,7 +22,11 @@ use crate::volume::{StagingPath, VolumeId};
 type TestGuard = Guard<FakePlugin, FakeHost>;
 
 async fn guard(plugin: &FakePlugin, host: &FakeHost) -> Arc<TestGuard> {
-    Guard::new(plugin.clone(), host.clone(), Arc::new(Telemetry::default())).await
+    guard_with(plugin, host, Policy::default()).await
+}
+
+async fn guard_with(plugin: &FakePlugin, host: &FakeHost, policy: Policy) -> Arc<TestGuard> {
+    Guard::new(plugin.clone(), host.clone(), policy, Arc::new(Telemetry::default())).await
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -35,7 +41,9 @@ fn stage(volume: &str, work: Duration) -> Call<FakeCall> {
         capability: Capability {
             access: Access::Mount { fs_type: None, flags: vec![] },
             reads_only: false,
+            multi_node: false,
         },
+        settings: Settings::default(),
     });
     call(request, work)
 }

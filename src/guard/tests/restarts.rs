@@ -167,7 +167,8 @@ async fn without_a_state_directory_calls_still_cross() {
     let (plugin, host) = (FakePlugin::default(), FakeHost::default());
     host.node().read_only.store(true, Ordering::Relaxed);
     let telemetry = Arc::new(Telemetry::default());
-    let guard = Guard::new(plugin.clone(), host.clone(), Arc::clone(&telemetry)).await;
+    let guard =
+        Guard::new(plugin.clone(), host.clone(), Policy::default(), Arc::clone(&telemetry)).await;
     assert_plugin_said(&guard.call(stage("v", seconds(1))).await, &Outcome::Done);
     let trouble = crate::telemetry::Trouble::StateDirectory;
     assert!(telemetry.troubles().contains(&trouble));

@@ -6,12 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::sync::watch;
 
-/// A pass of e2fsck (1 to 5) and how much of it is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    pub pass: u8,
-    pub percent: u8,
-}
+use crate::facts::tool::Progress;
 
 /// The longest line that is waited for, in bytes: three numbers and a path (`PATH_MAX`, 4096).
 const MAX_LINE_BYTES: usize = 4096 + 64;
@@ -26,15 +21,14 @@ pub struct ProgressPipe {
 }
 
 impl ProgressPipe {
-    /// The pipe, and where the latest step can be seen.
+    /// The pipe; each step that is seen is shown in `latest`.
     ///
     /// # Errors
     /// The process, or the machine, is out of descriptors.
-    pub fn new() -> io::Result<(Self, watch::Receiver<Option<Progress>>)> {
+    pub fn new(latest: watch::Sender<Option<Progress>>) -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&read, true)?;
-        let (latest, seen) = watch::channel(None);
-        Ok((Self { read, write, parser: Parser { line: Vec::new(), latest } }, seen))
+        Ok(Self { read, write, parser: Parser { line: Vec::new(), latest } })
     }
 
     #[must_use]

@@ -10,7 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::progress::Parser;
-use super::{Cancel, End, Output, Tool, ToolError, ToolExit, Why};
+use super::{Cancel, Output, Tool, ToolError, ToolExit};
+use crate::facts::tool::{End, Why};
 
 /// Read from a pipe at a time, in bytes: what a pipe holds (pipe(7)).
 const PIPE_BYTES: usize = 65_536;

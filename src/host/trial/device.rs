@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock, major, minor};
 
+use crate::host::Exclusive;
 use crate::host::descriptors::lock_copies;
+use crate::volume::DevNumber;
 
 /// A block device opened with `O_EXCL`, or an image file under an exclusive lock. Opened for
 /// reading only: nothing is written before a trial is applied.
@@ -69,6 +71,17 @@ impl HeldDevice {
         let size_bytes = file
             .seek(SeekFrom::End(0))
             .map_err(|source| HoldError::Size { path: path.into(), source })?;
+        Ok(Self { file: Some(file), path: path.into(), number, size_bytes })
+    }
+
+    /// A device that was held already.
+    ///
+    /// # Errors
+    /// Its size cannot be told.
+    pub fn of(exclusive: Exclusive, path: &Path, number: DevNumber) -> io::Result<Self> {
+        let mut file = File::from(exclusive.into_fd());
+        let size_bytes = file.seek(SeekFrom::End(0))?;
+        let number = DeviceNumber::Block { major: number.major, minor: number.minor };
         Ok(Self { file: Some(file), path: path.into(), number, size_bytes })
     }
 

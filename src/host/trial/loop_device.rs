@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
 
 /// `include/uapi/linux/loop.h`.
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
@@ -15,9 +17,11 @@ const ATTEMPTS: u32 = 16;
 
 /// Open, it is a disk; closed, it is gone, also if the guard is killed (`LO_FLAGS_AUTOCLEAR`).
 #[derive(Debug)]
-pub(super) struct LoopDevice {
+pub struct LoopDevice {
     path: PathBuf,
     _open: File,
+    /// Keeps the lock on a file of the caller's.
+    image: Option<File>,
 }
 
 impl LoopDevice {
@@ -30,7 +34,7 @@ impl LoopDevice {
             let path = PathBuf::from(format!("/dev/loop{number}"));
             let open = File::options().read(true).write(true).open(&path)?;
             match configure(&open, backing) {
-                Ok(()) => return Ok(Self { path, _open: open }),
+                Ok(()) => return Ok(Self { path, _open: open, image: None }),
                 Err(err) if err.raw_os_error() == Some(libc::EBUSY) => busy = err,
                 Err(err) => return Err(err),
             }
@@ -38,7 +42,20 @@ impl LoopDevice {
         Err(busy)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Puts a loop device on the file at `image`, which nobody else may use meanwhile.
+    ///
+    /// # Errors
+    /// What the kernel said; EAGAIN if another check has the file.
+    pub fn over(image: &Path) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).open(image)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let mut device = Self::attach(file.as_fd())?;
+        device.image = Some(file);
+        Ok(device)
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }

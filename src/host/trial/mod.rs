@@ -47,6 +47,7 @@ pub use device::{DeviceNumber, HeldDevice, HoldError};
 pub use difference::{Difference, Extent};
 pub use disk::Trouble;
 pub use log::{Direction, Identity, LogError, LogHeader};
+pub use loop_device::LoopDevice;
 pub use mount::{Mounting, NoTrial};
 pub use plan::Mark;
 pub use quota::Quota;
@@ -203,6 +204,15 @@ impl Trial {
         }
         let difference = Difference::of(disk, self.volume.clone(), self.trials.clone(), self.room);
         difference.map_err(FinishError::Spoiled)
+    }
+
+    /// Ends the trial without a result and gives the device back, still held; `None` if somebody
+    /// hangs in the middle of a read of it.
+    #[must_use]
+    pub fn discard(mut self) -> Option<HeldDevice> {
+        let disk = self.withdraw();
+        self.release();
+        disk.and_then(reclaim).map(Disk::into_device)
     }
 
     fn root(&self) -> &OwnedFd {

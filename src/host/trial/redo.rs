@@ -25,6 +25,16 @@ pub struct Pending {
     pub header: Result<LogHeader, LogError>,
 }
 
+impl Pending {
+    /// Whose it is, by its name: a log that cannot be read still keeps its volume from use.
+    #[must_use]
+    pub fn volume(&self) -> Option<VolumeId> {
+        let name = self.path.file_stem()?.to_str()?;
+        let volume = name.rsplit_once('@').map_or(name, |(volume, _)| volume);
+        VolumeId::parse(volume).ok()
+    }
+}
+
 /// The device has one of the two contents, wholly, and the log is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redone {
@@ -86,6 +96,14 @@ impl Trials {
         let log = Log::open(&pending.path)?;
         check_identity(&log, device, identity)?;
         self.bring_about(&log, pending.direction, device, observe)
+    }
+
+    /// What a record says of itself.
+    ///
+    /// # Errors
+    /// It cannot be read, or is damaged.
+    pub fn read_header(record: &Path) -> Result<LogHeader, LogError> {
+        Log::open(record).map(|log| log.header().clone())
     }
 
     /// Puts the old blocks of a repair back, if nothing was written since. A crash meanwhile

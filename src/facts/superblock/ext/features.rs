@@ -12,10 +12,16 @@ pub const COMPAT_ORPHAN_FILE: u32 = 0x1000;
 /// The journal must be replayed ("needs_recovery").
 pub const INCOMPAT_RECOVER: u32 = 0x0004;
 pub const INCOMPAT_JOURNAL_DEV: u32 = 0x0008;
+/// Group descriptors lie all over the device.
+pub const INCOMPAT_META_BG: u32 = 0x0010;
 pub const INCOMPAT_64BIT: u32 = 0x0080;
 /// Multiple mount protection.
 pub const INCOMPAT_MMP: u32 = 0x0100;
+/// Checksums begin with a seed of their own, not with the UUID.
+pub const INCOMPAT_CSUM_SEED: u32 = 0x2000;
 pub const RO_COMPAT_SPARSE_SUPER: u32 = 0x0001;
+/// Group descriptors have a crc16.
+pub const RO_COMPAT_GDT_CSUM: u32 = 0x0010;
 pub const RO_COMPAT_BIGALLOC: u32 = 0x0200;
 pub const RO_COMPAT_METADATA_CSUM: u32 = 0x0400;
 /// The orphan file may hold inodes.

@@ -1,5 +1,6 @@
 //! What an ext superblock says about the state of its filesystem.
 
+use super::groups::Flaw;
 use super::{Features, Journal, LastError, Superblock, features};
 
 /// Everything the superblock knows that speaks for a check, or against one.
@@ -16,6 +17,8 @@ pub struct Health {
     /// The journal, or its fast commit area, holds what the filesystem does not have yet.
     pub journal_to_replay: bool,
     pub check_due: Option<Due>,
+    /// What is wrong with the group descriptors, as far as they were read.
+    pub descriptors: Option<Flaw>,
     /// Features that this program has no name for: a checker of its age has none either.
     pub unknown_features: Features,
     /// A checker would write to a second device.
@@ -49,13 +52,20 @@ impl Health {
             journal_to_replay: features.has_incompat(features::INCOMPAT_RECOVER)
                 || state.replays_fast_commits(),
             check_due: due(superblock, now_seconds),
+            descriptors: None,
             unknown_features: features.unknown(),
             external_journal: matches!(superblock.journal, Journal::External { .. }),
             multiple_mount_protection: features.has_incompat(features::INCOMPAT_MMP),
         }
     }
 
-    /// Whether nothing in the superblock asks for a checker.
+    /// The same, with what was found in the group descriptors.
+    #[must_use]
+    pub fn with_descriptors(self, flaw: Option<Flaw>) -> Self {
+        Self { descriptors: flaw, ..self }
+    }
+
+    /// Whether nothing in the superblock, and in the descriptors behind it, asks for a checker.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.marked_clean
@@ -64,6 +74,7 @@ impl Health {
             && !self.orphans
             && !self.journal_to_replay
             && self.check_due.is_none()
+            && self.descriptors.is_none()
     }
 }
 
