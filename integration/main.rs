@@ -10,6 +10,7 @@
 mod bench;
 mod claims;
 mod content;
+mod damage;
 mod memory;
 mod show;
 mod support;
@@ -59,6 +60,11 @@ fn main() -> ExitCode {
             trial::cost::run_word(&rest(words));
             ExitCode::SUCCESS
         }
+        Some("all-damages") => {
+            support::namespace::enter();
+            damage::run_word(&rest(words));
+            ExitCode::SUCCESS
+        }
         _ => run_tests(),
     }
 }
@@ -73,6 +79,7 @@ fn run_tests() -> ExitCode {
         bench::tests(),
         claims::tests(),
         content::tests(),
+        damage::tests(),
         memory::tests(),
         support::tests(),
         trial::tests(),
