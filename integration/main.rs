@@ -11,6 +11,7 @@ mod bench;
 mod claims;
 mod content;
 mod damage;
+mod kills;
 mod memory;
 mod show;
 mod support;
@@ -65,6 +66,11 @@ fn main() -> ExitCode {
             damage::run_word(&rest(words));
             ExitCode::SUCCESS
         }
+        Some("kills") => {
+            support::namespace::enter();
+            kills::run_word(&rest(words));
+            ExitCode::SUCCESS
+        }
         _ => run_tests(),
     }
 }
@@ -80,6 +86,7 @@ fn run_tests() -> ExitCode {
         claims::tests(),
         content::tests(),
         damage::tests(),
+        kills::tests(),
         memory::tests(),
         support::tests(),
         trial::tests(),
