@@ -130,6 +130,7 @@ impl Ladder {
         let ran = match outcome {
             Outcome::Ran(ran) => ran,
             Outcome::Cancelled => return Next::Done(Verdict::Cancelled),
+            Outcome::Spoiled(Trouble::BeyondEnd { .. }) => return self.beyond_end(),
             Outcome::Spoiled(trouble) => return Next::Done(self.spoiled(*trouble)),
             Outcome::NoTrial => return Next::Done(self.cannot(Forward::NoTrial)),
             Outcome::NoTool => return Next::Done(self.cannot(Forward::NoTool(Tool::E2fsck))),
@@ -252,6 +253,18 @@ impl Ladder {
                 Verdict::Refuse(Refusal::Damaged { tool, found: said, cure })
             }
         })
+    }
+
+    /// The plan has seen that the device is as large as its filesystem: a checker that writes behind
+    /// it follows a damaged block number (a garbled resize inode, 1.47.0).
+    fn beyond_end(self) -> Next<Self> {
+        let wrote = Findings::of(["the checker would write beyond the end of the device"]);
+        match self.rung.clone() {
+            Rung::Preen { .. } | Rung::ProvePreen { .. } => self.damaged(wrote),
+            Rung::Repair { found, .. } | Rung::ProveRepair { found, .. } => {
+                not_repaired(found, wrote)
+            }
+        }
     }
 
     fn spoiled(&self, trouble: Trouble) -> Verdict {
