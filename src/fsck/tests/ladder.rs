@@ -157,6 +157,21 @@ fn a_repair_has_three_passes() {
 }
 
 #[test]
+fn a_repair_that_leaves_no_file_is_none() {
+    let mut emptied = proved();
+    emptied.stdout = emptied.stdout.replace("19/4096 files", "11/4096 files");
+    check(
+        Mode::Repair,
+        vec![gave_up(), repaired(), emptied],
+        &[PREEN, REPAIR_ANEW, PROOF],
+        |end| {
+            matches!(end, Verdict::Refuse(why @ Refusal::NotRepaired { .. })
+            if why.to_string().contains("would leave no file"))
+        },
+    );
+}
+
+#[test]
 fn a_checker_that_writes_behind_the_device_has_met_damage() {
     let beyond = || Outcome::Spoiled(Trouble::BeyondEnd { offset_bytes: 1 << 40 });
     let (_, verdict) = climb(ladder(&question(Mode::Preen)), vec![beyond()]);
