@@ -1,4 +1,7 @@
 //! What happens to xfs filesystems, region by region.
+//!
+//! A dirty log beside a broken free space header is left out: one mount of it in six hung for ever
+//! in `xfs_ail_push_all_sync` (Linux 6.18), and with it its loop device.
 
 use super::ext_table::rows;
 use super::inflict::Harm::{Cut, Db as Told, Flip, Garble, Set, Shutdown, Zero};
@@ -44,7 +47,6 @@ pub const LONG: &[Row] = rows![
     ("free blocks miscounted", ["xfs"], [Told("agf 0\nwrite -d freeblks 3")]),
     ("list of unlinked inodes to a file in use", ["xfs"], [Told("agi 0\nwrite -d unlinked[3] 131")]),
     ("dirty log, head garbled", ["xfs", "xfs-1k"], [Shutdown, Garble(Db("sb 0;addr logstart", 65_536))]),
-    ("dirty log and free space header garbled", ["xfs", "xfs-1k"], [Shutdown, Garble(Db("agf 2", 512))]),
     ("dirty log and root inode zeroed", ["xfs"], [Shutdown, Zero(Db("sb 0;addr rootino", 512))]),
     ("clean log garbled", ["xfs"], [Garble(Db("sb 0;addr logstart", 65_536))]),
     ("unknown compat feature", ["xfs"], [Told("sb 0\nwrite -d features_compat 0x40000000")]),
