@@ -80,7 +80,7 @@ pub const GROUPS: &[Row] = rows![
     ("descriptor with another inode table", ["1k", "1k-plain"], [Debugfs("set_bg 0 inode_table 5000")]),
     ("descriptor without bitmap", ["1k", "2k"], [Debugfs("set_bg 2 inode_bitmap 0")]),
     ("descriptor miscounted", ["1k", "1k-ext3"], [Debugfs("set_bg 1 free_blocks_count 9999")]),
-    ("block bitmap garbled", ["2k-no-flex", "2k-bigalloc"], [Garble(BlockBitmap(1))]),
+    ("block bitmap garbled", ["2k-no-flex", "1k-plain"], [Garble(BlockBitmap(1))]),
     ("block bitmap full", ["1k"], [Debugfs("setb 20000 500")]),
     ("blocks in use set free", ["1k", "4k"], [Debugfs("freeb 1400 200")]),
     ("inode bitmap zeroed", ["1k", "4k-plain"], [Zero(InodeBitmap(0))]),
