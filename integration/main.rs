@@ -10,6 +10,8 @@
 mod bench;
 mod claims;
 mod content;
+mod damage;
+mod kills;
 mod memory;
 mod show;
 mod stage;
@@ -60,6 +62,16 @@ fn main() -> ExitCode {
             trial::cost::run_word(&rest(words));
             ExitCode::SUCCESS
         }
+        Some("all-damages") => {
+            support::namespace::enter();
+            damage::run_word(&rest(words));
+            ExitCode::SUCCESS
+        }
+        Some("kills") => {
+            support::namespace::enter();
+            kills::run_word(&rest(words));
+            ExitCode::SUCCESS
+        }
         _ => run_tests(),
     }
 }
@@ -74,6 +86,8 @@ fn run_tests() -> ExitCode {
         bench::tests(),
         claims::tests(),
         content::tests(),
+        damage::tests(),
+        kills::tests(),
         memory::tests(),
         stage::tests(),
         support::tests(),
