@@ -66,13 +66,13 @@ struct Stage {
 impl Stage {
     /// With an empty disk.
     fn set() -> Self {
-        Self::with(LoopDisk::new(64 << 20), "ext4", &[])
+        Self::with(LoopDisk::new(64 << 20), "ext4", &["--format-settle", "2s"])
     }
 
     /// With the volume on `disk`; `flags` are the guard's.
     fn with(disk: LoopDisk, fs_type: &str, flags: &[&str]) -> Self {
         let mut scene = Scene::new(disk, fs_type);
-        let guard = Guard::on(&scene, &[&["--format-settle", "2s"], flags].concat());
+        let guard = Guard::on(&scene, flags);
         let kubelet = Kubelet::new(&scene.dir().join("kubelet"), &guard.socket());
         scene.kubelet = kubelet.with_deadline(Duration::from_secs(8)).with_pace(0.5);
         Self { guard: guard.into(), scene }

@@ -197,7 +197,7 @@ async fn descriptors_that_are_gone_are_checked_under_a_clean_superblock() {
         if reason.kind == "damaged")
     });
     assert!(plugin.calls().is_empty());
-    assert_eq!(host.node().deeds(), ["trial in StateDir", "e2fsck -p"]);
+    assert_eq!(host.node().deeds(), ["trial in StateDir", "e2fsck -p", "discard"]);
 }
 
 #[tokio::test(start_paused = true)]

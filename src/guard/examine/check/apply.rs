@@ -25,13 +25,13 @@ impl<H: Host> Examiner<'_, H> {
         let facts = found.facts;
         let verdict = if subject.is_plain_text { verdict.redacted() } else { verdict };
         self.telemetry.checked(verdict.label());
-        if let (fsck::Verdict::Apply { keep, report }, Some(trial)) = (&verdict, trial) {
-            if subject.applies {
-                return self
-                    .apply(subject, found, subjected, trial, (*keep, report, stage), runs, warnings)
-                    .await;
+        match (&verdict, trial) {
+            (fsck::Verdict::Apply { keep, report }, Some(trial)) if subject.applies => {
+                let result = (*keep, report, stage);
+                return self.apply(subject, found, subjected, trial, result, runs, warnings).await;
             }
-            trial.discard().await;
+            (_, Some(trial)) => trial.discard().await,
+            (_, None) => {}
         }
         let event = match died_at(&verdict) {
             Some(stage) => Event::CheckerKilled(stage),
