@@ -48,7 +48,7 @@ impl<H: Host> Examiner<'_, H> {
                 size_bytes,
                 mode: self.policy.format_guard,
                 may_repair: subject.fsck == fsck::Mode::Repair,
-                format_allowed: false,
+                format_allowed: self.record.as_ref().is_some_and(|record| record.format_allowed),
                 blank_settled: settled,
                 written_bytes: None,
             };
