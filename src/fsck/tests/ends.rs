@@ -190,7 +190,7 @@ fn the_longest_refusal_leaves_room_for_the_device_in_an_answer() {
         Refusal::NotRepaired { tool, found: found.clone(), left: found.clone() },
         Refusal::RepairTooLarge { tool, found },
     ] {
-        let text = format!("{refusal}; {}", refusal.remedy());
+        let text = format!("{refusal}; {}", refusal.remedy("/dev/longhorn/v".as_ref()));
         assert!(text.is_ascii() && text.len() < 700, "{} bytes: {text}", text.len());
     }
 }
