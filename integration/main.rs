@@ -60,6 +60,11 @@ fn main() -> ExitCode {
             trial::cost::run_word(&rest(words));
             ExitCode::SUCCESS
         }
+        Some("stage-cost") => {
+            support::namespace::enter();
+            stage::cost::run_word();
+            ExitCode::SUCCESS
+        }
         _ => run_tests(),
     }
 }
