@@ -241,7 +241,7 @@ fn loop_refusals_of_real_devices_can_be_acted_on() {
     writeln!(all, "{}\n", settled(&text, &staged).replace(&number, "M:N")).unwrap();
     insta::with_settings!({filters => [
         (r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", "UUID"),
-        (r"0x[0-9a-f]{4}\b", "0xSUM"),
+        (r"0x[0-9a-f]{4,8}\b", "0xSUM"),
         (r"/dev/loop\d+", "/dev/loopN"),
         (r"\(/dev/[^)]*\)", "(FILE)"),
     ]}, {
