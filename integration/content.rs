@@ -2,7 +2,7 @@
 
 mod cost;
 mod ext;
-mod image;
+pub mod image;
 mod loops;
 mod others;
 mod xfs;

@@ -10,6 +10,8 @@
 mod bench;
 mod claims;
 mod content;
+mod damage;
+mod kills;
 mod memory;
 mod show;
 mod stage;
@@ -65,6 +67,16 @@ fn main() -> ExitCode {
             stage::cost::run_word();
             ExitCode::SUCCESS
         }
+        Some("all-damages") => {
+            support::namespace::enter();
+            damage::run_word(&rest(words));
+            ExitCode::SUCCESS
+        }
+        Some("kills") => {
+            support::namespace::enter();
+            kills::run_word(&rest(words));
+            ExitCode::SUCCESS
+        }
         _ => run_tests(),
     }
 }
@@ -79,6 +91,8 @@ fn run_tests() -> ExitCode {
         bench::tests(),
         claims::tests(),
         content::tests(),
+        damage::tests(),
+        kills::tests(),
         memory::tests(),
         stage::tests(),
         support::tests(),

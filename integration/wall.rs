@@ -46,8 +46,7 @@ const KNOWN_TO: &[(&str, &[&str])] = &[
     ("tonic", &["proxy"]),
     ("prost", &["csi", "proxy"]),
     ("h2", &["proxy"]),
-    ("hyper", &["proxy", "http"]),
-    ("http_body", &["proxy"]),
+    ("hyper", &["http"]),
     // claims/, facts/ and format/ take the names of error numbers from it, and nothing else.
     ("nix", &["claims", "facts", "format", "host", "http", "proxy"]),
     ("libc", &["host"]),

@@ -8,8 +8,9 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 
 use crate::claims::Multipath;
+use crate::format;
+use crate::fsck;
 use crate::volume::{DevicePath, FsType, VolumeId};
-use crate::{format, fsck};
 
 /// A CSI node-plugin sidecar between kubelet and longhorn-csi-plugin.
 #[derive(Debug, Parser)]

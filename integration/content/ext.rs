@@ -1,5 +1,6 @@
 //! ext2, ext3 and ext4 beside dumpe2fs, debugfs, e2fsck and blkid.
 
+use mount_guard::facts::superblock::ext::groups::{self, Flaw};
 use mount_guard::facts::superblock::ext::health::{Due, Health};
 use mount_guard::facts::superblock::ext::{Journal, Superblock};
 use mount_guard::facts::superblock::{Damage, Family};
@@ -60,6 +61,15 @@ fn health(image: &Image) -> Health {
     Health::of(&superblock(image), 1_800_000_000)
 }
 
+/// What is wrong with the group descriptors.
+fn flaw(image: &Image) -> Option<Flaw> {
+    groups::find_flaw(&superblock(image), &image.bytes())
+}
+
+fn image_descriptors(superblock: &Superblock) -> u64 {
+    groups::range(superblock).unwrap().offset_bytes
+}
+
 /// The number behind `name:` in what dumpe2fs says.
 fn number(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -79,6 +89,9 @@ fn every_mkfs_of_the_family_is_read_as_its_tools_read_it() {
         assert_eq!(u64::from(found.mounts), number(&said, "Mount count"), "{line}");
         assert_eq!(found.journal == Journal::None, !said.contains("has_journal"), "{line}");
         let health = health(&image);
+        assert_eq!(flaw(&image), None, "{line}");
+        image.zero(image_descriptors(&found), 64);
+        assert_eq!(flaw(&image), Some(Flaw { group: 0 }), "{line}");
         assert!(health.is_clean() && said.contains("state:         clean"), "{line}: {health:?}");
         assert!(health.unknown_features.is_empty(), "{line}: {}", health.unknown_features);
         assert_eq!(health.multiple_mount_protection, said.contains(" mmp"), "{line}");

@@ -98,6 +98,20 @@ impl Image {
     }
 }
 
+impl Image {
+    /// What was read of it until its content was known.
+    pub fn bytes(&self) -> DeviceBytes {
+        let mut file = File::open(self.path()).unwrap();
+        let mut bytes = DeviceBytes::new(file.seek(SeekFrom::End(0)).unwrap());
+        while let Step::Needs(plan) = identify(&bytes) {
+            for range in plan.ranges() {
+                bytes.put(*range, read(&file, *range, &[]));
+            }
+        }
+        bytes
+    }
+}
+
 /// Reads what the judgement asks for until there is one.
 pub fn look(path: &Path) -> (Content, Cost) {
     look_patched(path, &[])

@@ -23,6 +23,7 @@ pub fn tests() -> Vec<libtest_mimic::Trial> {
         loop_a_final_failure_leaves_no_mount,
         loop_case_37_a_shared_volume_is_left_to_its_share_manager,
         loop_what_pins_an_unstaged_volume_is_named,
+        loop_an_unstage_is_not_held_up_by_a_process_that_stays,
         loop_an_unstage_waits_for_a_process_that_ends,
         loop_a_volume_is_free_once_it_is_unstaged,
     ]
@@ -157,6 +158,18 @@ fn loop_what_pins_an_unstaged_volume_is_named() {
     let log = staged.guard.log();
     assert!(log.contains("unstaged, and still in use"), "{log}");
     assert!(log.contains(elsewhere.0.path().to_str().unwrap()), "{log}");
+}
+
+/// A file that a process keeps open keeps the filesystem, and shows in no mount table.
+fn loop_an_unstage_is_not_held_up_by_a_process_that_stays() {
+    let staged = clean();
+    staged.stages();
+    let file = File::open(staged.scene.staging().join("a")).unwrap();
+    staged.unstages();
+    let log = staged.guard.log();
+    drop(file);
+    assert!(log.contains("unstaged, and still in use"), "{log}");
+    assert!(log.contains("a filesystem unmounted lazily and still in use"), "{log}");
 }
 
 /// The plugin unmounts lazily what is busy, and says OK.

@@ -101,6 +101,13 @@ impl Scene {
         self.dir.path().join("dev")
     }
 
+    /// Puts another device behind the volume, as if the engine had made its node anew.
+    pub fn use_device(&self, device: &Path) {
+        std::fs::remove_file(self.node()).expect("the node so far");
+        make_node(device, &self.node());
+        self.plugin.manager().add(VOLUME, Volume::on(device));
+    }
+
     /// The volume's device as Longhorn would name it.
     pub fn node(&self) -> PathBuf {
         self.devices().join(VOLUME)

@@ -186,9 +186,16 @@ impl Mount {
     }
 
     pub fn of_image(image: &Path, options: &str, target: &Path) -> Self {
-        let mut mount = Self::new(&["-o", &format!("loop,{options}"), path(image)], target);
-        mount.image = Some(image.into());
-        mount
+        Self::try_of_image(image, options, target)
+            .unwrap_or_else(|| panic!("{} does not mount", image.display()))
+    }
+
+    /// `None` if the kernel does not mount it.
+    pub fn try_of_image(image: &Path, options: &str, target: &Path) -> Option<Self> {
+        std::fs::create_dir_all(target).unwrap();
+        let args = ["-o", &format!("loop,{options}"), path(image), path(target)];
+        let mounted = Command::new("/bin/mount").args(args).output().unwrap();
+        mounted.status.success().then(|| Self { target: target.into(), image: Some(image.into()) })
     }
 }
 

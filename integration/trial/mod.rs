@@ -2,8 +2,8 @@
 
 mod containment;
 pub mod cost;
-mod disks;
-mod redo;
+pub mod disks;
+pub mod redo;
 mod runner;
 mod same;
 pub mod word;

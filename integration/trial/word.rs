@@ -123,6 +123,8 @@ pub fn run(args: &[String]) {
         tool = tool.environment("E2FSCK_TIME", now);
     }
     let exit = trial.run(tool, &cancel).unwrap();
+    // What a checker left that did not end by itself is nobody's repair.
+    let End::Exited(code) = exit.end else { panic!("{exit:?}") };
     let checked = begun.elapsed();
     let difference = trial.finish().unwrap();
     let compared = begun.elapsed();
@@ -140,7 +142,6 @@ pub fn run(args: &[String]) {
             peak_rss(),
         );
     }
-    let End::Exited(code) = exit.end else { panic!("{exit:?}") };
     std::process::exit(code);
 }
 

@@ -34,7 +34,9 @@ impl Claim {
     pub fn ruling(&self, multipath: Multipath, reads_only: bool) -> Ruling {
         match self {
             Self::Free => Ruling::Examine,
-            Self::Own { .. } => Ruling::Forward { aloud: false },
+            Self::Own { mounts, .. } => {
+                Ruling::Forward { aloud: mounts.iter().any(|mount| mount.life == Life::Dead) }
+            }
             Self::Gone { .. } => Ruling::Wait,
             Self::MixedMultipath { .. } | Self::Multipath { .. } => match multipath {
                 Multipath::Off => Ruling::Forward { aloud: false },

@@ -32,7 +32,14 @@ impl Claim {
     pub fn says(&self, facts: &DeviceFacts) -> Option<(String, String)> {
         let number = facts.number;
         Some(match self {
-            Self::Free | Self::Own { .. } => return None,
+            Self::Free => return None,
+            Self::Own { mounts, .. } => {
+                let dead = mounts.iter().find(|mount| mount.life == Life::Dead)?;
+                (
+                    format!("its own mount is dead: {}", mounted(dead)),
+                    "longhorn-csi-plugin mounts it again when a pod is published".into(),
+                )
+            }
             Self::Gone { why } => (
                 format!("its node is there, and no device behind it ({why})"),
                 "wait until Longhorn has attached the volume again".into(),

@@ -9,7 +9,7 @@ use super::report;
 use crate::claims::{Expected, Multipath};
 use crate::config::{Check, CheckFormat};
 use crate::facts::device::{Node, Target};
-use crate::facts::memory::Record;
+use crate::facts::memory::{Kills, Record, Remembered};
 use crate::format::Wanted;
 use crate::guard::activity::{Activity, Doing};
 use crate::guard::examine::{Examination, Examiner, Subject, Verdict};
@@ -56,11 +56,14 @@ async fn look(check: &Check, host: &LinuxHost) -> Examination {
         }
     };
     let device = image.as_ref().map_or(check.device.as_path(), LoopDevice::path);
-    let volume = volume_of(check, host).await;
+    let volume = match &image {
+        Some(_) => volume_of_image(&check.device),
+        None => volume_of(check, host).await,
+    };
     // A file has no past that this node knows.
     let record = match &image {
-        Some(_) => None,
-        None => host.recall(&volume).await.ok().map(|remembered| remembered.into_record()),
+        Some(_) => Record::default(),
+        None => host.recall(&volume).await.map(Remembered::into_record).unwrap_or_default(),
     };
     let subject = subject(check, device, volume);
     let policy = Policy {
@@ -79,17 +82,32 @@ async fn look(check: &Check, host: &LinuxHost) -> Examination {
         queue: &queue,
         telemetry: &telemetry,
         activity: &activity,
-        record: record.map(forgiving),
+        record: Some(whole_look(record)),
     };
-    tokio::select! {
+    let mut seen = tokio::select! {
         seen = examiner.examine(&subject) => seen,
         () = tell(&activity) => unreachable!("it tells until it is dropped"),
+    };
+    if image.is_some() {
+        name_file(&mut seen, &check.device);
+    }
+    seen
+}
+
+/// Whoever asked about a file knows nothing of the loop device that was put on it.
+fn name_file(seen: &mut Examination, file: &Path) {
+    let decides = match &mut seen.verdict {
+        Verdict::Refuse(reason) | Verdict::Wait(reason) => Some(reason),
+        Verdict::Go(_) | Verdict::CalledOff => None,
+    };
+    for reason in decides.into_iter().chain(&mut seen.warnings) {
+        reason.device = Some(file.display().to_string());
     }
 }
 
-/// By hand it is checked however often a checker died before.
-fn forgiving(mut record: Record) -> Record {
-    record.kills = Default::default();
+/// By hand everything is checked, whatever the superblock says and however often a checker died.
+fn whole_look(mut record: Record) -> Record {
+    record.kills = Kills::default();
     record.marks.recheck = true;
     record
 }
@@ -120,6 +138,14 @@ fn subject(check: &Check, device: &Path, volume: VolumeId) -> Subject {
         mount_failed: true,
         applies: check.applies,
     }
+}
+
+/// A name for the records of what is done to a file: never that of a volume of this node.
+fn volume_of_image(file: &Path) -> VolumeId {
+    let named = file.file_name().and_then(|name| name.to_str());
+    named
+        .and_then(|name| VolumeId::parse(&format!("{NAMELESS}-{name}")).ok())
+        .unwrap_or_else(|| VolumeId::parse(NAMELESS).expect("a plain name"))
 }
 
 /// Whose it is: by its name where Longhorn keeps its nodes, by its target elsewhere.

@@ -12,7 +12,7 @@ use crate::host::linux::LinuxHost;
 use crate::host::trial::{
     HeldDevice, HoldError, Identity, LogError, Quota, RedoError, StateError, Trials,
 };
-use crate::host::{Host, HostError};
+use crate::host::{Host, HostError, LoopDevice};
 use crate::volume::VolumeId;
 
 /// Why a repair was not put back. But for [`UndoError::Undo`], nothing was written.
@@ -26,6 +26,8 @@ pub(super) enum UndoError {
     NoVolume { record: PathBuf },
     #[error("there is no device at {path}; --device names another")]
     NoDevice { path: PathBuf },
+    #[error("cannot use the file as a disk")]
+    Image { source: std::io::Error },
     #[error("cannot look at the device")]
     Look(#[from] HostError),
     #[error("cannot hold the device")]
@@ -51,7 +53,12 @@ pub(super) fn run(
     let header = Trials::read_header(&record)?;
     let volume = VolumeId::parse(&header.identity.volume)
         .map_err(|_| UndoError::NoVolume { record: record.clone() })?;
-    let device = device.map_or_else(|| places.device_path.of(&volume), Path::to_owned);
+    let named = device.map_or_else(|| places.device_path.of(&volume), Path::to_owned);
+    let image = match crate::host::is_file(&named) {
+        true => Some(LoopDevice::over(&named).map_err(|source| UndoError::Image { source })?),
+        false => None,
+    };
+    let device = image.as_ref().map_or(named, |image| image.path().to_owned());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a process that has just started gets a runtime");
     let fs_uuid = runtime.block_on(read_uuid(host, &device))?;

@@ -29,6 +29,15 @@ use crate::facts::tool::{Outcome, Ran, Trouble};
 /// converge.
 const MAX_PASSES: u32 = 3;
 
+/// Inodes that a filesystem without a single file has in use: ten that are reserved
+/// (`EXT2_GOOD_OLD_FIRST_INO`), and `lost+found`.
+const OWN_INODES: u64 = 11;
+
+/// A repair may be clean because nothing is left: with a wrong inode table in a descriptor, `-f -y`
+/// takes every file for gone, and from a copy of the superblock all would be saved (1.47.0).
+const NOTHING_LEFT: &str =
+    "its repair would leave no file; from a copy of the superblock (e2fsck -b) it may save more";
+
 /// What is known of the filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts<'a> {
@@ -130,6 +139,7 @@ impl Ladder {
         let ran = match outcome {
             Outcome::Ran(ran) => ran,
             Outcome::Cancelled => return Next::Done(Verdict::Cancelled),
+            Outcome::Spoiled(Trouble::BeyondEnd { .. }) => return self.beyond_end(),
             Outcome::Spoiled(trouble) => return Next::Done(self.spoiled(*trouble)),
             Outcome::NoTrial => return Next::Done(self.cannot(Forward::NoTrial)),
             Outcome::NoTool => return Next::Done(self.cannot(Forward::NoTool(Tool::E2fsck))),
@@ -143,7 +153,7 @@ impl Ladder {
             Rung::Preen { .. } => self.preened(meaning, ran),
             Rung::ProvePreen { found } => self.preen_proved(meaning, found),
             Rung::Repair { pass, found, .. } => self.repaired(meaning, ran, pass, found),
-            Rung::ProveRepair { pass, found } => self.repair_proved(meaning, pass, found),
+            Rung::ProveRepair { pass, found } => self.repair_proved(meaning, ran, pass, found),
         }
     }
 
@@ -181,8 +191,11 @@ impl Ladder {
         }
     }
 
-    fn repair_proved(self, meaning: Meaning, pass: u32, found: Findings) -> Next<Self> {
+    fn repair_proved(self, meaning: Meaning, ran: &Ran, pass: u32, found: Findings) -> Next<Self> {
         match proof(meaning) {
+            Proof::Clean if ext_exit::files_in_use(ran).is_some_and(|used| used <= OWN_INODES) => {
+                not_repaired(found, Findings::of([NOTHING_LEFT]))
+            }
             Proof::Clean => {
                 let keep = self.question.keep();
                 self.sound(keep, Report::Repaired(found))
@@ -252,6 +265,18 @@ impl Ladder {
                 Verdict::Refuse(Refusal::Damaged { tool, found: said, cure })
             }
         })
+    }
+
+    /// The plan has seen that the device is as large as its filesystem: a checker that writes behind
+    /// it follows a damaged block number (a garbled resize inode, 1.47.0).
+    fn beyond_end(self) -> Next<Self> {
+        let wrote = Findings::of(["the checker would write beyond the end of the device"]);
+        match self.rung.clone() {
+            Rung::Preen { .. } | Rung::ProvePreen { .. } => self.damaged(wrote),
+            Rung::Repair { found, .. } | Rung::ProveRepair { found, .. } => {
+                not_repaired(found, wrote)
+            }
+        }
     }
 
     fn spoiled(&self, trouble: Trouble) -> Verdict {

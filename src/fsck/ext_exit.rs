@@ -74,6 +74,13 @@ fn is_usage(ran: &Ran) -> bool {
     lines(ran).any(|line| line.starts_with("Usage: "))
 }
 
+/// How many inodes are in use, as it says at its end.
+#[must_use]
+pub fn files_in_use(ran: &Ran) -> Option<u64> {
+    let summary = lines(ran).map(without_name).filter(|line| is_summary(line)).last()?;
+    summary.trim_start_matches("clean, ").split('/').next()?.parse().ok()
+}
+
 fn operational(ran: &Ran, exit: i32) -> Meaning {
     if says(ran, "Get a newer version of e2fsck") {
         return Meaning::TooOld { said: too_old(ran) };

@@ -20,6 +20,12 @@ const ENODEV: i32 = 19;
 /// "Structure needs cleaning": what a mount of a damaged xfs says.
 const EUCLEAN: i32 = 117;
 
+/// How often xfs_repair may run over one trial.
+///
+/// Three, as for ext4: what the first one puts into `lost+found` needs a second one to count its
+/// links (6.1.0, a directory block of zeros); what is left after three does not converge.
+const MAX_PASSES: u32 = 3;
+
 /// What is known of the filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts<'a> {
@@ -44,6 +50,8 @@ pub enum Moment<'a> {
 pub struct Ladder {
     question: Question,
     log: LogState,
+    /// With what the kernel refused to mount the trial.
+    refused: Option<i32>,
     rung: Rung,
 }
 
@@ -51,8 +59,8 @@ pub struct Ladder {
 enum Rung {
     Replay,
     Look,
-    Repair { found: Findings },
-    ProveRepair { found: Findings },
+    Repair { pass: u32, found: Findings },
+    ProveRepair { pass: u32, found: Findings },
 }
 
 /// Whether to check.
@@ -104,7 +112,7 @@ pub fn plan(facts: &Facts<'_>, question: &Question) -> Plan {
     if kills >= MAX_KILLS && !question.marks.recheck {
         return Plan::Forward(Forward::Killed { kills });
     }
-    let ladder = Ladder { question: *question, log: facts.log, rung: Rung::Replay };
+    let ladder = Ladder { question: *question, log: facts.log, refused: None, rung: Rung::Replay };
     Plan::Trial(super::Ladder::Xfs(ladder))
 }
 
@@ -118,8 +126,13 @@ pub fn plan_lost(question: &Question) -> Plan {
     let found = Findings::of(["the superblock is lost"]);
     match question.against_repair() {
         None => {
-            let (log, rung) = (LogState::Clean, Rung::Repair { found });
-            Plan::Trial(super::Ladder::Xfs(Ladder { question: *question, log, rung }))
+            let (log, rung) = (LogState::Clean, Rung::Repair { pass: 1, found });
+            Plan::Trial(super::Ladder::Xfs(Ladder {
+                question: *question,
+                log,
+                refused: None,
+                rung,
+            }))
         }
         Some(Cure::Repair) => Plan::Refuse(Refusal::SuperblockLost { repairable: true }),
         Some(cure) => Plan::Refuse(Refusal::Damaged { tool: Tool::XfsRepair, found, cure }),
@@ -150,20 +163,23 @@ impl Ladder {
             Outcome::ReplayRefused { errno: ENODEV } => {
                 return Next::Done(self.cannot(Forward::NoReplay));
             }
-            Outcome::ReplayRefused { errno } => return self.not_replayed(*errno),
+            // A mount may fail after it has replayed the log: the checker sees whether that is so.
+            Outcome::ReplayRefused { errno } => {
+                return Self { refused: Some(*errno), ..self }.go(Rung::Look, Bounds::WORK);
+            }
             Outcome::ReplayHung => return Next::Done(Verdict::Wait(Wait::Stuck)),
         };
         match self.rung.clone() {
             // A replay does not run a tool: whatever this was, it proves nothing.
             Rung::Replay => Next::Done(self.cannot(Forward::NoReplay)),
             Rung::Look => match xfs_exit::read(ran, true) {
-                Meaning::Clean => Next::Done(Verdict::Sound(self.looked_clean())),
+                Meaning::Clean => Next::Done(self.looked_clean()),
                 Meaning::Damaged(found) | Meaning::Flood(found) => self.damaged(found),
                 other => Next::Done(self.otherwise(other)),
             },
-            Rung::Repair { found } => match xfs_exit::read(ran, false) {
+            Rung::Repair { pass, found } => match xfs_exit::read(ran, false) {
                 Meaning::Clean | Meaning::Repaired(_) => {
-                    self.go(Rung::ProveRepair { found }, Bounds::proof(ran.took))
+                    self.go(Rung::ProveRepair { pass, found }, Bounds::proof(ran.took))
                 }
                 Meaning::DirtyLog => {
                     let errno = EUCLEAN;
@@ -171,10 +187,13 @@ impl Ladder {
                 }
                 other => Next::Done(self.otherwise(other)),
             },
-            Rung::ProveRepair { found } => match xfs_exit::read(ran, true) {
+            Rung::ProveRepair { pass, found } => match xfs_exit::read(ran, true) {
                 Meaning::Clean => {
                     let keep = self.question.keep();
                     Next::Done(Verdict::Apply { keep, report: Report::Repaired(found) })
+                }
+                Meaning::Damaged(_) if pass < MAX_PASSES => {
+                    self.go(Rung::Repair { pass: pass + 1, found }, Bounds::WORK)
                 }
                 Meaning::Damaged(left) | Meaning::Flood(left) => {
                     Next::Done(Verdict::Refuse(Refusal::NotRepaired { tool, found, left }))
@@ -184,23 +203,13 @@ impl Ladder {
         }
     }
 
-    /// A clean log needs no replay, so the checker tells the truth without; of one that holds
-    /// changes it would not.
-    fn not_replayed(self, errno: i32) -> Next<Self> {
-        match self.log {
-            LogState::Clean => self.go(Rung::Look, Bounds::WORK),
-            LogState::Dirty { .. } | LogState::External | LogState::Unknown { .. } => {
-                Next::Done(Verdict::Refuse(Refusal::LogUnreplayable { errno }))
-            }
-        }
-    }
-
-    fn looked_clean(&self) -> Report {
-        match self.log {
-            LogState::Clean => Report::Clean,
-            LogState::Dirty { .. } | LogState::External | LogState::Unknown { .. } => {
-                Report::Replayed
-            }
+    /// A log that held changes when the kernel refused it is no clean one, whatever the checker
+    /// says.
+    fn looked_clean(&self) -> Verdict {
+        match (self.log, self.refused) {
+            (LogState::Clean, _) => Verdict::Sound(Report::Clean),
+            (_, None) => Verdict::Sound(Report::Replayed),
+            (_, Some(errno)) => Verdict::Refuse(Refusal::LogUnreplayable { errno }),
         }
     }
 
@@ -211,7 +220,7 @@ impl Ladder {
                 let tool = Tool::XfsRepair;
                 Next::Done(Verdict::Refuse(Refusal::Damaged { tool, found, cure }))
             }
-            None => self.go(Rung::Repair { found }, Bounds::WORK),
+            None => self.go(Rung::Repair { pass: 1, found }, Bounds::WORK),
         }
     }
 
@@ -232,6 +241,10 @@ impl Ladder {
                 Verdict::Died { death, stage }
             }
             Meaning::Cancelled => Verdict::Cancelled,
+            Meaning::DirtyLog if self.refused.is_some() => {
+                let errno = self.refused.unwrap_or_default();
+                Verdict::Refuse(Refusal::LogUnreplayable { errno })
+            }
             Meaning::DirtyLog | Meaning::Clean | Meaning::Replayed => {
                 let said = Findings::of(["its log is not empty"]);
                 Verdict::Wait(Wait::Unexplained { tool, exit: 2, said })
@@ -250,7 +263,7 @@ impl Ladder {
 
     fn spoiled(&self, trouble: Trouble) -> Verdict {
         match (trouble, &self.rung) {
-            (Trouble::NoRoom, Rung::Repair { found } | Rung::ProveRepair { found }) => {
+            (Trouble::NoRoom, Rung::Repair { found, .. } | Rung::ProveRepair { found, .. }) => {
                 let (tool, found) = (Tool::XfsRepair, found.clone());
                 Verdict::Refuse(Refusal::RepairTooLarge { tool, found })
             }
@@ -270,7 +283,7 @@ impl Ladder {
     fn cannot(&self, why: Forward) -> Verdict {
         match &self.rung {
             Rung::Replay | Rung::Look => Verdict::Forward(why),
-            Rung::Repair { found } | Rung::ProveRepair { found } => {
+            Rung::Repair { found, .. } | Rung::ProveRepair { found, .. } => {
                 let (tool, found) = (Tool::XfsRepair, found.clone());
                 Verdict::Refuse(Refusal::Damaged { tool, found, cure: Cure::ByHand })
             }

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::claims::Multipath;
+use crate::format;
+use crate::fsck;
 use crate::volume::{DevicePath, VolumeId};
-use crate::{format, fsck};
 
 /// The flags of `serve` that decide about volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -31,6 +31,12 @@ use crate::volume::VolumeId;
 /// volume keeps a core busy; at double, news come late.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
+/// How long a repair that was cut off may keep the start of the guard waiting.
+///
+/// Ten seconds write a gigabyte. At half, a slow volume is left to its Stage; at double, a dead one
+/// keeps all volumes of the node from being mounted that much longer.
+const FINISH: Duration = Duration::from_secs(10);
+
 /// When a mount failed last and its device was looked at, by volume.
 #[derive(Debug, Default)]
 pub(super) struct FailedMounts(Mutex<HashMap<VolumeId, Instant>>);
@@ -65,10 +71,11 @@ impl<U: Upstream, H: Host> Guard<U, H> {
         let before = self.read_mount(req).await;
         let record = self.recall(&req.volume).await;
         let seen = self.look(req, &flight, record.clone()).await;
+        // Also of a volume that is refused: what it holds now it must not be formatted for later.
+        self.note_content(req, record.as_ref(), &seen).await;
         if let Err(own) = self.rule(req, &seen) {
             return Answer::Own(own);
         }
-        self.note_content(req, record.as_ref(), &seen).await;
         flight.run = match self.upstream.reach(Instant::now() + PLUGIN_WAIT).await {
             Ok(run) => run,
             Err(no_reply) => return Answer::Own(Own::no_reply(flight.request, no_reply)),
@@ -143,12 +150,12 @@ impl<U: Upstream, H: Host> Guard<U, H> {
         let device = self.policy.device_path.of(volume);
         match self.host.read_device(&device).await {
             Ok((Node::Device(facts), hold)) => {
-                match examiner
-                    .finish_what_was_cut_off(volume, !self.policy.dry_run, &facts, hold)
-                    .await
-                {
-                    Ok(_) => {}
-                    Err(verdict) => warn!(volume.id = %volume, ?verdict, "not finished yet"),
+                let applies = !self.policy.dry_run;
+                let finish = examiner.finish_what_was_cut_off(volume, applies, &facts, hold);
+                match tokio::time::timeout(FINISH, finish).await {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(verdict)) => warn!(volume.id = %volume, ?verdict, "not finished yet"),
+                    Err(_) => warn!(volume.id = %volume, "not finished yet: no answer"),
                 }
             }
             Ok((Node::Absent | Node::NotADevice, _)) | Err(_) => {
@@ -213,7 +220,7 @@ impl<U: Upstream, H: Host> Guard<U, H> {
         Err(own)
     }
 
-    /// Remembers what is handed on, before it is. Written only where it says something new.
+    /// Remembers what was seen, before anything is handed on. Written only where it is news.
     async fn note_content(&self, req: &StageRequest, record: Option<&Record>, seen: &Examination) {
         if seen.verdict == Verdict::Go(Go::ToFormat) {
             let at_seconds = self.host.now_seconds();

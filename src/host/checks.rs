@@ -15,6 +15,15 @@ use super::{Applied, CalledOff, Exclusive, Orders, Unapplied};
 use crate::facts::tool::{Launch, Outcome, Progress, Ran, Trouble};
 use crate::volume::{DevNumber, FsType, VolumeId};
 
+/// How often it is looked whether the device of a trial still answers.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a device may leave a read of a checker without an answer.
+///
+/// A minute: Longhorn's engine replaces a replica in half of it. At half, a volume that recovers
+/// would lose its check; at double, two silent volumes keep all others of the node from theirs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A trial on this node.
 #[derive(Debug)]
 pub struct LinuxTrial {
@@ -170,15 +179,20 @@ impl LinuxTrial {
             self.trial = Some(trial);
             return Outcome::NoTrial;
         };
+        let watchdog = trial.watchdog();
         // Whoever drops this future wants the checker gone too.
         let _gone = cancel.on_drop();
         let raised = cancel.clone();
         let mut ended = std::pin::pin!(on_thread("trial-step", move || step(trial, &raised)));
-        let ended = tokio::select! {
-            ended = &mut ended => ended,
-            () = called_off.raised() => {
-                cancel.raise();
-                ended.await
+        let mut off = false;
+        let ended = loop {
+            tokio::select! {
+                ended = &mut ended => break ended,
+                () = called_off.raised(), if !off => {
+                    off = true;
+                    cancel.raise();
+                }
+                () = tokio::time::sleep(LOOK) => watchdog.look(PATIENCE),
             }
         };
         let Some((trial, outcome)) = ended else { return Outcome::NoTrial };

@@ -6,14 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use super::body::{Body, Whole};
 use super::deadline::GRPC_TIMEOUT;
 use super::frame::{EMPTY_MESSAGE, framed};
-use super::pool::{Pool, SendError};
+use super::pool::{Pool, Reply, SendError};
 use super::status;
 use crate::csi::{NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest};
 use crate::facts::call::PluginRun;
@@ -83,14 +81,16 @@ impl Upstream for Plugin {
     }
 
     async fn forward(&self, call: WholeCall, give_up: Instant) -> Result<WholeReply, NoReply> {
-        let mut request = Request::from_parts(call.parts, Body::Whole(call.body));
-        request.headers_mut().remove(GRPC_TIMEOUT);
-        let sent = self.pool.send(request, give_up, |_| {}).await;
-        let (response, _seat) = sent.map_err(|error| match error {
+        let WholeCall { mut parts, body } = call;
+        parts.headers.remove(GRPC_TIMEOUT);
+        let sent = self.pool.send(parts, Body::Whole(body), give_up, |_| {}).await;
+        // The tail holds the seat until the whole answer is there.
+        let Reply { head, mut tail } = sent.map_err(|error| match error {
             SendError::NotSent(error) => NoReply::NotSent { why: error.to_string() },
             SendError::Reset(error) | SendError::Lost(error) => lost(&error),
         })?;
-        collect(response).await.map_err(|error| lost(&error))
+        let body = Whole::read(&mut tail.stream).await.map_err(|error| lost(&error))?;
+        Ok(WholeReply { status: head.status, headers: head.headers, body })
     }
 
     fn outcome(reply: &WholeReply) -> Outcome {
@@ -167,16 +167,6 @@ pub(super) fn authorized(uri: &Uri) -> Uri {
         .expect("a path that was parsed is a path")
 }
 
-async fn collect(response: Response<Incoming>) -> Result<WholeReply, hyper::Error> {
-    let (parts, body) = response.into_parts();
-    let collected = body.collect().await?;
-    let trailers = collected.trailers().cloned();
-    let body = Whole { data: collected.to_bytes(), trailers };
-    Ok(WholeReply { status: parts.status, headers: parts.headers, body })
-}
-
-/// hyper's errors say "http2 error"; what happened is in their cause.
-fn lost(error: &hyper::Error) -> NoReply {
-    let cause = std::error::Error::source(error);
-    NoReply::Lost { why: cause.map_or_else(|| error.to_string(), ToString::to_string) }
+fn lost(error: &h2::Error) -> NoReply {
+    NoReply::Lost { why: error.to_string() }
 }

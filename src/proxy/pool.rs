@@ -1,28 +1,30 @@
 //! Connections to the plugin: one that is kept, and more only while it is full.
 
-use std::future::Future;
+use std::future::poll_fn;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{Builder, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::client::{Builder, SendRequest};
+use http::{Request, request, response};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::body::Body;
-use super::gather::Gather;
+use super::body::{self, Body};
+use super::pipe::Pipe;
 use super::{CONNECTION_WINDOW_BYTES, MAX_HEADER_LIST_BYTES, STREAM_WINDOW_BYTES};
 use crate::facts::call::PluginRun;
 use crate::telemetry::{Telemetry, Trouble};
 
 /// How many calls share a connection.
 ///
-/// The plugin may admit as few as 100 streams (grpc-go's advice; hyper's default is 200), and a
+/// The plugin may admit as few as 100 streams (grpc-go's advice; hyper's servers say 200), and a
 /// call beyond that waits behind the others, which a Probe must never do. Sixty leave room; at
 /// half, connections are made without need; at double, a plugin with 100 makes calls wait.
 pub(super) const MAX_STREAMS: usize = 60;
@@ -33,7 +35,13 @@ pub(super) const MAX_STREAMS: usize = 60;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A place on a connection, taken for as long as a call lasts.
-pub type Seat = Arc<()>;
+pub type Seat = Arc<Link>;
+
+/// What is known of a connection beside the stream it is.
+#[derive(Default)]
+pub struct Link {
+    ended: AtomicBool,
+}
 
 /// Connections to the plugin's socket.
 pub struct Pool {
@@ -44,10 +52,28 @@ pub struct Pool {
 
 #[derive(Clone)]
 struct Connection {
-    sender: SendRequest<Body>,
-    /// Held once by the pool and once by each call.
-    seats: Seat,
+    sender: SendRequest<Bytes>,
+    /// Held by the pool, by the task that runs the connection, and once by each call.
+    seat: Seat,
     run: Option<PluginRun>,
+}
+
+/// How many hold a seat of an open connection that no call is on.
+const HOLDERS: usize = 2;
+
+/// The plugin's answer, as far as it has come.
+pub struct Reply {
+    pub head: response::Parts,
+    pub tail: Tail,
+}
+
+/// What follows the head of an answer.
+pub struct Tail {
+    pub stream: RecvStream,
+    /// What of the request is still to be sent. Boxed: a pipe may itself hold a tail.
+    pub request: Option<Box<Pipe>>,
+    /// Kept as long as the call lasts.
+    pub seat: Seat,
 }
 
 /// Why a request got no response.
@@ -56,9 +82,9 @@ pub enum SendError {
     /// It never left: the plugin is not there.
     NotSent(io::Error),
     /// The plugin reset this one call. Its reason is inside.
-    Reset(hyper::Error),
+    Reset(h2::Error),
     /// The connection broke after the request had left.
-    Lost(hyper::Error),
+    Lost(h2::Error),
 }
 
 impl Pool {
@@ -85,34 +111,42 @@ impl Pool {
         Ok(self.connection(give_up).await?.run)
     }
 
-    /// Sends `request`; waits for a plugin that is not there, but not past `give_up`.
-    /// `before_sending` may change the request at the last moment (its deadline has moved on).
+    /// Sends `head` and `body`; waits for a plugin that is not there, but not past `give_up`.
+    /// `before_sending` may change the head at the last moment (its deadline has moved on).
     ///
     /// # Errors
     /// See [`SendError`].
     pub async fn send(
         &self,
-        mut request: Request<Body>,
+        mut head: request::Parts,
+        body: Body,
         give_up: Instant,
-        before_sending: impl Fn(&mut Request<Body>),
-    ) -> Result<(Response<Incoming>, Seat), SendError> {
-        loop {
-            let connection = self.connection(give_up).await.map_err(SendError::NotSent)?;
-            let Connection { mut sender, seats: seat, .. } = connection;
-            before_sending(&mut request);
-            match sender.try_send_request(request).await {
-                Ok(response) => {
-                    self.telemetry.cleared(Trouble::Plugin);
-                    return Ok((response, seat));
-                }
-                Err(mut failed) => match failed.take_message() {
-                    // The connection had ended before the request left: try a new one.
-                    Some(unsent) => request = unsent,
-                    None => return Err(classify(failed.into_error())),
-                },
+        before_sending: impl Fn(&mut request::Parts),
+    ) -> Result<Reply, SendError> {
+        let Connection { mut sender, seat, .. } = loop {
+            let mut connection = self.connection(give_up).await.map_err(SendError::NotSent)?;
+            if poll_fn(|cx| connection.sender.poll_ready(cx)).await.is_ok() {
+                break connection;
             }
+            // The connection had ended before the request left: try a new one.
+            connection.seat.ended.store(true, Ordering::Relaxed);
             sleep(Duration::from_millis(1)).await;
-        }
+        };
+        before_sending(&mut head);
+        let over = body.is_over();
+        let sent = sender.send_request(Request::from_parts(head, ()), over);
+        let (mut response, stream) = sent.map_err(classify)?;
+        let mut request = (!over).then(|| Pipe::new(body, stream));
+        let response = poll_fn(|cx| {
+            // Polled in one turn with the head, so that both leave in one write.
+            if request.as_mut().is_some_and(|request| request.poll(cx).is_ready()) {
+                request = None;
+            }
+            Pin::new(&mut response).poll(cx)
+        });
+        let (head, stream) = response.await.map_err(classify)?.into_parts();
+        self.telemetry.cleared(Trouble::Plugin);
+        Ok(Reply { head, tail: Tail { stream, request: request.map(Box::new), seat } })
     }
 
     /// A connection with a free place.
@@ -142,47 +176,52 @@ impl Pool {
         let mut idle = 0;
         connections.retain(|connection| {
             let current = run.is_none() || connection.run.as_ref() == run;
-            let taken = Arc::strong_count(&connection.seats) > 1;
+            let taken = Arc::strong_count(&connection.seat) > HOLDERS;
             idle += usize::from(current && !taken);
             // Those in use end by themselves; of the idle ones, one is kept.
-            !connection.sender.is_closed() && (current || taken) && (taken || idle <= 1)
+            !connection.seat.ended.load(Ordering::Relaxed)
+                && (current || taken)
+                && (taken || idle <= 1)
         });
         let free = |connection: &&Connection| {
             let current = run.is_none() || connection.run.as_ref() == run;
-            current && Arc::strong_count(&connection.seats) <= MAX_STREAMS
+            current && Arc::strong_count(&connection.seat) < HOLDERS + MAX_STREAMS
         };
         connections.iter().find(free).cloned()
     }
 
     async fn connect(&self, run: Option<PluginRun>) -> io::Result<Connection> {
         let stream = UnixStream::connect(&self.address).await?;
-        let (sender, driver) = Builder::new(TokioExecutor::new())
+        let (sender, driver) = Builder::new()
+            .enable_push(false)
             .max_header_list_size(MAX_HEADER_LIST_BYTES)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_concurrent_reset_streams(1024)
-            .handshake(Gather::new(TokioIo::new(stream)))
+            .handshake(stream)
             .await
             .map_err(io::Error::other)?;
-        tokio::spawn(Self::drive(driver, Arc::clone(&self.telemetry)));
-        let connection = Connection { sender, seats: Arc::new(()), run };
+        let seat = Seat::default();
+        tokio::spawn(Self::drive(driver, Arc::clone(&seat), Arc::clone(&self.telemetry)));
+        let connection = Connection { sender, seat, run };
         let mut connections = self.connections.lock().expect("nothing panics under this lock");
         connections.push(connection.clone());
         Ok(connection)
     }
 
     /// Runs a connection to its end. How it ended is learned by the calls on it.
-    async fn drive(driver: impl Future<Output = hyper::Result<()>>, telemetry: Arc<Telemetry>) {
+    async fn drive(
+        driver: h2::client::Connection<UnixStream>,
+        seat: Seat,
+        telemetry: Arc<Telemetry>,
+    ) {
         telemetry.connected();
         let _ = driver.await;
+        seat.ended.store(true, Ordering::Relaxed);
         telemetry.disconnected();
     }
 }
 
-fn classify(error: hyper::Error) -> SendError {
-    if super::body::reset_by_peer(&error) {
-        SendError::Reset(error)
-    } else {
-        SendError::Lost(error)
-    }
+fn classify(error: h2::Error) -> SendError {
+    if body::reset_by_peer(&error) { SendError::Reset(error) } else { SendError::Lost(error) }
 }

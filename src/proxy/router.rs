@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use h2::RecvStream;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::body::{Body, ResponseBody, Whole};
 use super::frame::{self, Unary};
 use super::plugin::{Plugin, WholeCall, authorized};
-use super::pool::{Pool, SendError};
+use super::pool::{Pool, Reply, SendError};
 use super::{content, deadline, request, status};
 use crate::facts::call::Method;
 use crate::guard::answer::Answer;
@@ -47,7 +46,7 @@ impl<H: Host> Router<H> {
     ///
     /// # Errors
     /// Where the plugin reset the call, or the caller did: the reason goes on as it is.
-    pub async fn route(&self, request: Request<Incoming>) -> Result<Response<Body>, hyper::Error> {
+    pub async fn route(&self, request: Request<RecvStream>) -> Result<Response<Body>, h2::Error> {
         let path = request.uri().path();
         let arrived = Arrived {
             method: label(path),
@@ -68,11 +67,9 @@ impl<H: Host> Router<H> {
         arrived: &Arrived,
         method: Method,
         parts: Parts,
-        body: Incoming,
-    ) -> Result<Response<Body>, hyper::Error> {
-        let collected = body.collect().await?;
-        let trailers = collected.trailers().cloned();
-        let body = Whole { data: collected.to_bytes(), trailers };
+        mut body: RecvStream,
+    ) -> Result<Response<Body>, h2::Error> {
+        let body = Whole::read(&mut body).await?;
         let (request, digest) = match understand(method, &body.data) {
             Ok(understood) => understood,
             Err(decision) => {
@@ -110,25 +107,24 @@ impl<H: Host> Router<H> {
         arrived: &Arrived,
         parts: Parts,
         body: Body,
-    ) -> Result<Response<Body>, hyper::Error> {
+    ) -> Result<Response<Body>, h2::Error> {
         let deadline = arrived.patience.map(|patience| arrived.at + patience);
         let wait = arrived.at + PLUGIN_WAIT;
         let give_up = deadline.map_or(wait, |deadline| deadline.min(wait));
         let at_deadline = deadline == Some(give_up);
-        let request = Request::from_parts(sendable(parts), body);
-        let sent =
-            self.pool.send(request, give_up, |request| move_on(request.headers_mut(), arrived));
+        let sent = self.pool.send(sendable(parts), body, give_up, |head| {
+            move_on(&mut head.headers, arrived);
+        });
         let response = match sent.await {
-            Ok((response, seat)) => {
-                let (parts, body) = response.into_parts();
-                if parts.headers.contains_key(status::GRPC_STATUS) {
-                    let code = status::name_in(&parts.headers);
+            Ok(Reply { head, tail }) => {
+                if head.headers.contains_key(status::GRPC_STATUS) {
+                    let code = status::name_in(&head.headers);
                     self.telemetry.answered(arrived.method, code, Side::Plugin);
                     self.telemetry.answered(arrived.method, code, Side::Caller);
                 }
                 let telemetry = Arc::clone(&self.telemetry);
-                let body = ResponseBody::new(body, seat, arrived.method, telemetry);
-                return Ok(Response::from_parts(parts, Body::Response(body)));
+                let body = ResponseBody::new(tail, arrived.method, telemetry);
+                return Ok(Response::from_parts(head, Body::Response(body)));
             }
             Err(SendError::Reset(reset)) => return Err(reset),
             Err(SendError::NotSent(_)) if at_deadline => status::deadline_exceeded(

@@ -1,17 +1,21 @@
 //! Connections from kubelet and its kind.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::server::conn::http2::Builder;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::graceful::GracefulShutdown;
+use bytes::Bytes;
+use h2::server::{Builder, SendResponse};
+use h2::{Reason, RecvStream};
+use http::{Request, Response};
 use tokio::net::UnixStream;
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 use tracing::{info, warn};
 
+use super::body;
 use super::listen::{BindError, Endpoint};
+use super::pipe::Pipe;
 use super::router::Router;
 use super::{CONNECTION_WINDOW_BYTES, MAX_HEADER_LIST_BYTES, STREAM_WINDOW_BYTES};
 use crate::host::Host;
@@ -25,21 +29,21 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const BIND_PAUSE: Duration = Duration::from_millis(250);
 
 /// Calls that one connection may have reset before they were looked at. Kubelet makes a
-/// connection a call; hyper's default of 20 would punish a client that cancels a burst.
+/// connection a call; h2's default of 20 would punish a client that cancels a burst.
 const MAX_RESET_STREAMS: usize = 10_000;
 
 /// Serves connections until told to stop.
 pub struct Server<H: Host> {
     router: Arc<Router<H>>,
     telemetry: Arc<Telemetry>,
-    connections: GracefulShutdown,
+    /// Tells every connection to end. Each holds a receiver until it has.
+    leaving: watch::Sender<()>,
 }
 
 impl<H: Host> Server<H> {
     #[must_use]
     pub fn new(router: Router<H>, telemetry: Arc<Telemetry>) -> Self {
-        let connections = GracefulShutdown::new();
-        Self { router: Arc::new(router), telemetry, connections }
+        Self { router: Arc::new(router), telemetry, leaving: watch::Sender::default() }
     }
 
     /// Binds `path` and serves it; binds it again when it is gone. Never returns: dropping the
@@ -57,7 +61,8 @@ impl<H: Host> Server<H> {
 
     /// Lets the calls of open connections finish, but no longer than until `give_up`.
     pub async fn drain(self, give_up: Instant) {
-        let _ = timeout_at(give_up, self.connections.shutdown()).await;
+        self.leaving.send_replace(());
+        let _ = timeout_at(give_up, self.leaving.closed()).await;
     }
 
     async fn bind(&self, path: &std::path::Path) -> Endpoint {
@@ -107,21 +112,68 @@ impl<H: Host> Server<H> {
                 return;
             }
         }
-        let router = Arc::clone(&self.router);
-        let service = service_fn(move |request| {
-            let router = Arc::clone(&router);
-            async move { router.route(request).await }
-        });
-        let connection = Builder::new(TokioExecutor::new())
-            .auto_date_header(false)
-            .max_header_list_size(MAX_HEADER_LIST_BYTES)
-            .max_concurrent_streams(None)
-            .max_pending_accept_reset_streams(Some(MAX_RESET_STREAMS))
-            .max_local_error_reset_streams(Some(MAX_RESET_STREAMS))
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .serve_connection(TokioIo::new(stream), service);
-        // How a connection ends says nothing that its calls have not said.
-        tokio::spawn(self.connections.watch(connection));
+        let (router, leaving) = (Arc::clone(&self.router), self.leaving.subscribe());
+        tokio::spawn(converse(stream, router, leaving));
+    }
+}
+
+/// Serves one connection to its end. How it ends says nothing that its calls have not said.
+async fn converse<H: Host>(
+    stream: UnixStream,
+    router: Arc<Router<H>>,
+    mut leaving: watch::Receiver<()>,
+) {
+    let handshake = Builder::new()
+        .max_header_list_size(MAX_HEADER_LIST_BYTES)
+        .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+        .max_local_error_reset_streams(Some(MAX_RESET_STREAMS))
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .handshake::<_, Bytes>(stream);
+    let mut connection = tokio::select! {
+        shaken = handshake => match shaken {
+            Ok(connection) => connection,
+            Err(_) => return,
+        },
+        _ = leaving.changed() => return,
+    };
+    let mut told = false;
+    loop {
+        tokio::select! {
+            biased;
+            accepted = connection.accept() => match accepted {
+                Some(Ok((request, respond))) => {
+                    tokio::spawn(answer(Arc::clone(&router), request, respond));
+                }
+                Some(Err(_)) | None => return,
+            },
+            _ = leaving.changed(), if !told => {
+                told = true;
+                connection.graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// Answers one request, unless its caller goes away.
+async fn answer<H: Host>(
+    router: Arc<Router<H>>,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) {
+    let response = tokio::select! {
+        biased;
+        response = router.route(request) => response,
+        _ = poll_fn(|cx| respond.poll_reset(cx)) => return,
+    };
+    let (head, body) = match response {
+        Ok(response) => response.into_parts(),
+        Err(error) => return respond.send_reset(body::reason_of(&error)),
+    };
+    let over = body.is_over();
+    match respond.send_response(Response::from_parts(head, ()), over) {
+        Ok(stream) if !over => Pipe::new(body, stream).await,
+        Ok(_) => {}
+        Err(_) => respond.send_reset(Reason::INTERNAL_ERROR),
     }
 }

@@ -157,6 +157,35 @@ fn a_repair_has_three_passes() {
 }
 
 #[test]
+fn a_repair_that_leaves_no_file_is_none() {
+    let mut emptied = proved();
+    emptied.stdout = emptied.stdout.replace("19/4096 files", "11/4096 files");
+    check(
+        Mode::Repair,
+        vec![gave_up(), repaired(), emptied],
+        &[PREEN, REPAIR_ANEW, PROOF],
+        |end| {
+            matches!(end, Verdict::Refuse(why @ Refusal::NotRepaired { .. })
+            if why.to_string().contains("would leave no file"))
+        },
+    );
+}
+
+#[test]
+fn a_checker_that_writes_behind_the_device_has_met_damage() {
+    let beyond = || Outcome::Spoiled(Trouble::BeyondEnd { offset_bytes: 1 << 40 });
+    let (_, verdict) = climb(ladder(&question(Mode::Preen)), vec![beyond()]);
+    assert!(matches!(&verdict, Verdict::Refuse(Refusal::Damaged { .. })), "{verdict:?}");
+    let repair = || ladder(&question(Mode::Repair));
+    let (steps, verdict) =
+        climb(repair(), vec![beyond(), Outcome::Ran(repaired()), Outcome::Ran(proved())]);
+    assert_eq!(steps, [PREEN, REPAIR_ANEW, PROOF]);
+    assert!(matches!(&verdict, Verdict::Apply { .. }), "{verdict:?}");
+    let (_, verdict) = climb(repair(), vec![beyond(), beyond()]);
+    assert!(matches!(&verdict, Verdict::Refuse(Refusal::NotRepaired { .. })), "{verdict:?}");
+}
+
+#[test]
 fn the_copy_of_a_lost_superblock_is_named_in_the_first_pass_only() {
     let copy = Some(ext::Copy { block: 8193, block_bytes: 1024 });
     let superblock = ext::Superblock::Lost(copy);

@@ -151,8 +151,21 @@ fn damage_is_refused_and_in_mode_repair_mended_and_proved() {
     let look = "xfs_repair -f -n";
     assert_eq!(steps, ["replay xfs", look, "xfs_repair -f -e", look]);
     assert!(matches!(verdict, Verdict::Apply { keep: Keep::Undo, .. }), "{verdict:?}");
-    let mut outcomes = damaged();
-    outcomes.extend([ran(recorded!("xfs-repaired")), ran(recorded!("xfs-proof-damaged"))]);
+}
+
+#[test]
+fn a_repair_of_xfs_has_three_passes() {
+    let pass = |proof| [ran(recorded!("xfs-repaired")), ran(proof)];
+    let begun = || vec![Outcome::Replayed, ran(recorded!("xfs-proof-damaged"))];
+    let mut outcomes = begun();
+    outcomes.extend(pass(recorded!("xfs-proof-damaged")));
+    outcomes.extend(pass(recorded!("xfs-proof-clean")));
+    let (_, verdict) = climb(ladder(DIRTY, Mode::Repair), outcomes);
+    assert!(matches!(verdict, Verdict::Apply { .. }), "{verdict:?}");
+    let mut outcomes = begun();
+    for _ in 0..3 {
+        outcomes.extend(pass(recorded!("xfs-proof-damaged")));
+    }
     let (_, verdict) = climb(ladder(DIRTY, Mode::Repair), outcomes);
     assert!(matches!(verdict, Verdict::Refuse(Refusal::NotRepaired { .. })), "{verdict:?}");
 }
@@ -160,8 +173,16 @@ fn damage_is_refused_and_in_mode_repair_mended_and_proved() {
 #[test]
 fn a_log_that_no_mount_replays_is_never_thrown_away() {
     let refused = || Outcome::ReplayRefused { errno: 117 };
-    let (steps, verdict) = climb(ladder(DIRTY, Mode::Repair), vec![refused()]);
-    assert_eq!(steps, ["replay xfs"]);
+    for end in [recorded!("xfs-proof-dirty-log"), recorded!("xfs-proof-clean")] {
+        let outcomes = vec![refused(), ran(end)];
+        let (steps, verdict) = climb(ladder(DIRTY, Mode::Repair), outcomes);
+        assert_eq!(steps, ["replay xfs", "xfs_repair -f -n"]);
+        assert_eq!(verdict, Verdict::Refuse(Refusal::LogUnreplayable { errno: 117 }));
+    }
+    // `-n` looks at less of the log than a repair does.
+    let damaged = ran(recorded!("xfs-proof-damaged"));
+    let outcomes = vec![refused(), damaged, ran(recorded!("xfs-dirty-log"))];
+    let (_, verdict) = climb(ladder(DIRTY, Mode::Repair), outcomes);
     assert_eq!(verdict, Verdict::Refuse(Refusal::LogUnreplayable { errno: 117 }));
     // A clean log does not stand in the way of the truth.
     let outcomes = vec![refused(), ran(recorded!("xfs-proof-damaged"))];
@@ -172,6 +193,19 @@ fn a_log_that_no_mount_replays_is_never_thrown_away() {
     assert_eq!(verdict, Verdict::Forward(Forward::NoReplay));
     let (_, verdict) = climb(ladder(DIRTY, Mode::Repair), vec![Outcome::ReplayHung]);
     assert_eq!(verdict, Verdict::Wait(Wait::Stuck));
+}
+
+#[test]
+fn a_log_that_was_replayed_before_the_mount_failed_is_no_obstacle() {
+    let refused = Outcome::ReplayRefused { errno: 117 };
+    let outcomes = vec![
+        refused,
+        ran(recorded!("xfs-proof-damaged")),
+        ran(recorded!("xfs-repaired")),
+        ran(recorded!("xfs-proof-clean")),
+    ];
+    let (_, verdict) = climb(ladder(DIRTY, Mode::Repair), outcomes);
+    assert!(matches!(verdict, Verdict::Apply { keep: Keep::Undo, .. }), "{verdict:?}");
 }
 
 #[test]

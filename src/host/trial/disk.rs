@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
 
 use super::fingerprints::{Fingerprint, Fingerprints};
 use super::store::{Full, Store};
@@ -32,6 +34,32 @@ pub(super) struct Disk {
     trouble: OnceLock<Trouble>,
     /// Raised with the first trouble: the checker works in vain from there on.
     alarm: Cancel,
+    reading: Reading,
+}
+
+/// Reads of the device that are under way, for whoever wants to know whether one hangs.
+#[derive(Debug)]
+struct Reading {
+    started: Instant,
+    count: AtomicU64,
+    /// When one began or ended last, in milliseconds since `started`.
+    moved_ms: AtomicU64,
+}
+
+impl Reading {
+    fn moved(&self) {
+        let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.moved_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// How long all that is asked of the device has been without an answer.
+    fn stalled(&self) -> Duration {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return Duration::ZERO;
+        }
+        let moved = Duration::from_millis(self.moved_ms.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(moved)
+    }
 }
 
 thread_local! {
@@ -47,6 +75,11 @@ impl Disk {
             seen: Mutex::default(),
             trouble: OnceLock::new(),
             alarm,
+            reading: Reading {
+                started: Instant::now(),
+                count: AtomicU64::new(0),
+                moved_ms: AtomicU64::new(0),
+            },
         }
     }
 
@@ -56,6 +89,13 @@ impl Disk {
 
     pub(super) fn into_device(self) -> HeldDevice {
         self.device
+    }
+
+    /// Gives up on a device that has not answered for `patience`.
+    pub(super) fn give_up_if_stalled(&self, patience: Duration) {
+        if self.reading.stalled() >= patience {
+            self.spoil(Trouble::DeviceRead { offset: 0, errno: libc::ETIMEDOUT });
+        }
     }
 
     pub(super) fn trouble(&self) -> Option<Trouble> {
@@ -119,7 +159,11 @@ impl Disk {
         let there = self.device.size_bytes().saturating_sub(offset).min(blocks.len() as u64);
         let (there, beyond) = blocks.split_at_mut(to_size(there));
         beyond.fill(0);
+        self.reading.count.fetch_add(1, Ordering::Relaxed);
+        self.reading.moved();
         let read = self.device.read_exact_at(there, offset);
+        self.reading.count.fetch_sub(1, Ordering::Relaxed);
+        self.reading.moved();
         read.map_err(|source| self.spoil(Trouble::DeviceRead { offset, errno: errno(&source) }))
     }
 

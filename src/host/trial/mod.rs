@@ -38,7 +38,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -95,6 +95,19 @@ pub struct Trial {
     alarm: Cancel,
     root: Option<OwnedFd>,
     ended: Receiver<()>,
+}
+
+/// Looks after a trial whose device may hang, and does not keep it.
+#[derive(Debug, Clone)]
+pub struct Watchdog(Weak<Disk>);
+
+impl Watchdog {
+    /// See [`Trial::watchdog`].
+    pub fn look(&self, patience: Duration) {
+        if let Some(disk) = self.0.upgrade() {
+            disk.give_up_if_stalled(patience);
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -171,6 +184,13 @@ impl Trial {
             Some(trouble) => Err(RunError::Spoiled(trouble)),
             None => Ok(exit),
         }
+    }
+
+    /// Makes the trial worthless once its device has not answered for `patience`; to be asked now
+    /// and then, from beside a checker that waits for it.
+    #[must_use]
+    pub fn watchdog(&self) -> Watchdog {
+        Watchdog(Arc::downgrade(&self.disk()))
     }
 
     /// What made this trial worthless, if anything did.
