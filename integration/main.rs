@@ -62,6 +62,11 @@ fn main() -> ExitCode {
             trial::cost::run_word(&rest(words));
             ExitCode::SUCCESS
         }
+        Some("stage-cost") => {
+            support::namespace::enter();
+            stage::cost::run_word();
+            ExitCode::SUCCESS
+        }
         Some("all-damages") => {
             support::namespace::enter();
             damage::run_word(&rest(words));

@@ -99,11 +99,12 @@ fn the_commands_forget_and_recheck() {
         let (exit, text) = run(&["forget", "pvc-1"]);
         assert_eq!(exit, Some(0), "{text}");
         assert!(text.contains(said), "{text}");
-        assert_eq!(recall(dir.path(), &volume()).unwrap(), Remembered::Nothing);
+        let record = recall(dir.path(), &volume()).unwrap().into_record();
+        assert_eq!(record, Record::default().after(&Event::Forgotten));
     }
     assert_eq!(run(&["forget", "../pvc-1"]).0, Some(2));
     assert_eq!(run(&["recheck"]).0, Some(2));
-    std::fs::remove_dir(dir.path().join("volumes")).unwrap();
+    std::fs::remove_dir_all(dir.path().join("volumes")).unwrap();
     std::fs::write(dir.path().join("volumes"), "no directory").unwrap();
     for command in ["forget", "recheck"] {
         let (exit, text) = run(&[command, "pvc-1"]);

@@ -123,12 +123,18 @@ fn rooms_named(code: &str) -> BTreeSet<String> {
         match rest.strip_prefix('{') {
             Some(list) => {
                 let mut depth = 0;
-                let list = list.split(|c| {
+                let mut nested = |c: char| {
+                    depth += i32::from(c == '{') - i32::from(c == '}');
+                    depth
+                };
+                let list = list.split(|c| nested(c) < 0).next().unwrap_or_default();
+                let mut depth = 0;
+                let parts = list.split(|c| {
                     depth += i32::from(c == '{') - i32::from(c == '}');
                     depth == 0 && c == ','
                 });
-                rooms
-                    .extend(list.take_while(|part| !part.is_empty()).map(|part| word(part.trim())));
+                let parts = parts.map(str::trim).filter(|part| !part.is_empty());
+                rooms.extend(parts.map(word));
             }
             None => {
                 rooms.insert(word(rest));

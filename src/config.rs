@@ -30,7 +30,7 @@ enum Command {
     Check(CheckArgs),
     /// Put the old blocks of a repair back, if nothing was written since.
     Undo(UndoArgs),
-    /// Forget what a volume held: a blank device may then be formatted.
+    /// Give up what a volume holds: unless that is a whole filesystem, it may then be formatted.
     Forget(VolumeArgs),
     /// Check a volume at its next mount, whatever its superblock says.
     Recheck(VolumeArgs),

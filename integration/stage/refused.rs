@@ -18,7 +18,7 @@ fn loop_group_descriptors_that_are_gone_are_refused_untouched() {
     zero_group_descriptors(&disk);
     debugfs(&disk, "ssv state 0");
     let staged = Staged::new(disk, "ext4", &[]);
-    staged.is_refused_untouched(&["damaged", "e2fsck", "mount-guard/fsck: repair"]);
+    staged.is_refused_untouched(&["damaged", "e2fsck", " --repair` in the guard's container"]);
     staged.is_refused_untouched(&["damaged"]);
 }
 

@@ -1,15 +1,16 @@
 //! A node with one volume, and the guard between kubelet and its plugin.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tonic::{Code, Status};
 
 use crate::support::disk::LoopDisk;
 use crate::support::guard::Guard;
-use crate::support::kubelet::Kubelet;
-use crate::support::plugin::Method;
+use crate::support::kubelet::{Claimed, Kubelet};
+use crate::support::plugin::{Act, Method, Volume};
 use crate::support::run;
-use crate::support::scene::Scene;
+use crate::support::scene::{Scene, make_node};
 
 /// How long a blank device is watched in these tests.
 pub const SETTLE: &str = "300ms";
@@ -23,11 +24,86 @@ pub struct Staged {
 impl Staged {
     /// The volume on `disk`, asked for as `fs_type`; `flags` are the guard's.
     pub fn new(disk: LoopDisk, fs_type: &str, flags: &[&str]) -> Self {
+        Self::in_scene(Scene::new(disk, fs_type), flags)
+    }
+
+    /// The same, with a scene that was altered before.
+    pub fn in_scene(scene: Scene, flags: &[&str]) -> Self {
+        let settle: &[&str] = match flags.contains(&"--format-settle") {
+            true => &[],
+            false => &["--format-settle", SETTLE],
+        };
+        let guard = Guard::on(&scene, &[settle, flags].concat());
+        Self { guard, scene }.with_kubelet()
+    }
+
+    /// The same, and what the guard finds at `hidden` is `with`.
+    pub fn with_hidden(disk: LoopDisk, fs_type: &str, with: &Path, hidden: &'static str) -> Self {
         let mut scene = Scene::new(disk, fs_type);
-        let guard = Guard::on(&scene, &[&["--format-settle", SETTLE], flags].concat());
-        let kubelet = Kubelet::new(&scene.dir().join("kubelet"), &guard.socket());
-        scene.kubelet = kubelet.with_deadline(Duration::from_secs(60)).with_pace(0.05);
-        Self { guard, scene }
+        let flags = ["--format-settle", SETTLE];
+        let guard = Guard::on_with(&mut scene, &flags, with, hidden);
+        Self { guard, scene }.with_kubelet()
+    }
+
+    fn with_kubelet(mut self) -> Self {
+        self.scene.kubelet = self.kubelet(60);
+        self
+    }
+
+    /// A kubelet of this node whose calls have so many seconds.
+    pub fn kubelet(&self, seconds: u64) -> Kubelet {
+        let kubelet = Kubelet::new(&self.scene.dir().join("kubelet"), &self.guard.socket());
+        kubelet.with_deadline(Duration::from_secs(seconds)).with_pace(0.05)
+    }
+
+    /// Brings a second volume to the node.
+    pub fn add(&self, id: &str, disk: &LoopDisk, fs_type: &str) -> Claimed {
+        self.scene.plugin.manager().add(id, Volume::on(disk.device()));
+        make_node(disk.device(), &self.scene.devices().join(id));
+        Claimed::new(id, fs_type)
+    }
+
+    /// The next Stage is to be as the StorageClass's `mount-guard/fsck: mode` makes it.
+    pub fn set_fsck(&mut self, mode: &str) {
+        let context = &mut self.scene.volume.volume_context;
+        context.insert("mount-guard/fsck".to_owned(), mode.to_owned());
+    }
+
+    /// Stages, which the guard must let pass; the plugin is kept from doing anything to the device.
+    #[track_caller]
+    pub fn is_forwarded_untouched(&self) {
+        let (before, asked) = (self.scene.disk.hash(), self.asked(Method::Stage));
+        let away = Act::fail(Status::unavailable("as the test wants it"));
+        self.scene.plugin.script().once(Method::Stage, None, away);
+        let status = self.stage().expect_err("the plugin fails");
+        assert_eq!(status.message(), "as the test wants it", "{}", self.guard.log());
+        assert_eq!(self.asked(Method::Stage), asked + 1);
+        assert_eq!(self.scene.disk.hash(), before, "{}", self.guard.log());
+    }
+
+    /// How often the guard ran a checker.
+    pub fn checks(&self) -> usize {
+        self.guard.log().matches("\"check step\"").count()
+    }
+
+    /// Has one of the guard's own commands done for this node, which must end with `exit`.
+    #[track_caller]
+    pub fn by_hand(&self, words: &[&str], exit: i32) -> String {
+        let (code, text) = self.command(words);
+        assert_eq!(code, Some(exit), "{words:?}: {text}");
+        text
+    }
+
+    fn command(&self, words: &[&str]) -> (Option<i32>, String) {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mount-guard"));
+        command.args(words).arg("--state-dir").arg(self.guard.state_dir());
+        if matches!(words[0], "check" | "undo") {
+            let devices = self.scene.devices().join("{volume_id}");
+            command.args(["--host-proc", "/proc", "--device-path"]).arg(devices);
+        }
+        let output = command.output().expect("the guard's program");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).expect("text"))
     }
 
     pub fn stage(&self) -> Result<(), Status> {

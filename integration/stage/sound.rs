@@ -74,7 +74,7 @@ fn loop_a_repair_is_applied_where_it_is_allowed() {
 }
 
 /// As a power cut leaves it: written, in the journal, and not in its place.
-fn leave_dirty(disk: &LoopDisk) {
+pub fn leave_dirty(disk: &LoopDisk) {
     disk.mounted(|root: &Path| {
         let mut late = std::fs::File::create(root.join("late")).unwrap();
         std::io::Write::write_all(&mut late, b"in the journal").unwrap();

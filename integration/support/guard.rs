@@ -24,6 +24,8 @@ pub struct Guard {
     log_level: &'static str,
     /// Flags beyond those of every guard.
     flags: Vec<String>,
+    /// What is mounted over the node's own, in a namespace of the guard's.
+    hidden: Option<(PathBuf, &'static str)>,
     child: Option<Child>,
 }
 
@@ -47,6 +49,20 @@ impl Guard {
         guard
     }
 
+    /// The same, in a mount namespace in which `with` lies over `hidden`. It sees only what is
+    /// mounted in the scene's shared directory.
+    pub fn on_with(scene: &mut Scene, flags: &[&str], with: &Path, hidden: &'static str) -> Self {
+        scene.share();
+        let mut guard = Self::idle(scene.plugin.socket());
+        let devices = scene.devices().join("{volume_id}");
+        guard.add_flags(&["--device-path", devices.to_str().expect("a path of the test's own")]);
+        guard.add_flags(flags);
+        guard.hidden = Some((with.to_owned(), hidden));
+        guard.start();
+        guard.wait_until_it_listens();
+        guard
+    }
+
     /// Not started yet, in front of whoever will listen on `plugin`.
     pub fn idle(plugin: &Path) -> Self {
         let dir = tempfile::tempdir().expect("a directory for the guard");
@@ -59,6 +75,7 @@ impl Guard {
             port,
             log_level: "info",
             flags: Vec::new(),
+            hidden: None,
             child: None,
         }
     }
@@ -80,7 +97,17 @@ impl Guard {
     pub fn command(&self, socket: PathBuf) -> Command {
         let log = File::options().create(true).append(true).open(self.log_path());
         let log = log.expect("the log file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mount-guard"));
+        let program = env!("CARGO_BIN_EXE_mount-guard");
+        let mut command = match &self.hidden {
+            None => Command::new(program),
+            Some((with, hidden)) => {
+                let script = "mount --bind \"$0\" \"$1\" && shift && exec \"$@\"";
+                let mut command = Command::new("unshare");
+                command.args(["--mount", "--propagation", "slave", "sh", "-c", script]);
+                command.arg(with).args([hidden, program]);
+                command
+            }
+        };
         command
             .arg("--endpoint")
             .arg(socket)

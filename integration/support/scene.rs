@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tempfile::TempDir;
 
 use super::disk::LoopDisk;
@@ -42,21 +43,53 @@ pub struct Scene {
     pub kubelet: Kubelet,
     pub disk: LoopDisk,
     pub volume: Claimed,
+    shared: Option<Shared>,
     dir: TempDir,
+}
+
+/// A directory whose mounts propagate into the namespaces made from this one.
+#[derive(Debug)]
+struct Shared(PathBuf);
+
+impl Shared {
+    fn make(dir: &Path) -> Self {
+        let bind = (MsFlags::MS_BIND, MsFlags::MS_SHARED);
+        mount(Some(dir), dir, None::<&str>, bind.0, None::<&str>).expect("a mount point");
+        mount(None::<&str>, dir, None::<&str>, bind.1, None::<&str>).expect("a shared mount");
+        Self(dir.to_owned())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+    }
 }
 
 impl Scene {
     /// With the volume on `disk`, asked for as `fs_type`.
     pub fn new(disk: LoopDisk, fs_type: &str) -> Self {
+        let device = disk.device().to_owned();
+        Self::with_device(disk, &device, fs_type)
+    }
+
+    /// With the volume on `device`, which shows what is on `disk` in a way of its own.
+    pub fn with_device(disk: LoopDisk, device: &Path, fs_type: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory for the scene");
         let sockets = dir.path().join("csi");
         std::fs::create_dir(&sockets).expect("the socket directory");
         let plugin = Plugin::start(&sockets);
-        plugin.manager().add(VOLUME, Volume::on(disk.device()));
+        plugin.manager().add(VOLUME, Volume::on(device));
         let kubelet = Kubelet::new(&dir.path().join("kubelet"), plugin.socket()).with_pace(0.05);
         std::fs::create_dir(dir.path().join("dev")).expect("the directory of the devices");
-        make_node(disk.device(), &dir.path().join("dev").join(VOLUME));
-        Self { plugin, kubelet, disk, volume: Claimed::new(VOLUME, fs_type), dir }
+        make_node(device, &dir.path().join("dev").join(VOLUME));
+        Self { plugin, kubelet, disk, volume: Claimed::new(VOLUME, fs_type), shared: None, dir }
+    }
+
+    /// Lets a guard in a mount namespace of its own see what is mounted here from now on, as
+    /// kubelet's directory is shared with the guard's container.
+    pub fn share(&mut self) {
+        self.shared.get_or_insert_with(|| Shared::make(self.dir.path()));
     }
 
     pub fn dir(&self) -> &Path {

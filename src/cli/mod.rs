@@ -23,11 +23,10 @@ pub fn run(command: &ByHand) -> ExitCode {
             end(undo::run(record, device.as_deref(), places, &host(places)))
         }
         ByHand::Forget { volume, state_dir } => {
+            let given_up = "whatever is on its device may be formatted when it is staged next";
             end(memory::forget(state_dir, volume).map(|known| match known {
-                true => {
-                    format!("{volume} is forgotten: if its device is blank, it may be formatted")
-                }
-                false => format!("nothing was remembered of {volume} on this node"),
+                true => format!("{volume} is forgotten: {given_up}"),
+                false => format!("nothing was remembered of {volume} on this node: {given_up}"),
             }))
         }
         ByHand::Recheck { volume, state_dir } => {

@@ -21,6 +21,8 @@ pub struct Record {
     /// A blank device was handed on to be formatted, and nothing was seen on it since. In seconds
     /// since the epoch.
     pub format_forwarded_seconds: Option<u64>,
+    /// The operator gave up what is on it, and nothing was seen on it since.
+    pub format_allowed: bool,
     /// In seconds since the epoch.
     pub last_check_seconds: Option<u64>,
     pub marks: Marks,
@@ -94,6 +96,8 @@ pub enum Event {
     Incident,
     Interrupted,
     Recheck,
+    /// Nothing on it is needed any more, says the operator.
+    Forgotten,
 }
 
 /// What is known of a volume.
@@ -131,6 +135,7 @@ impl Record {
             Event::Seen(held) => {
                 self.held = Some(held.clone());
                 self.format_forwarded_seconds = None;
+                self.format_allowed = false;
             }
             Event::FormatForwarded { at_seconds } => {
                 // Nothing is known of what mkfs is about to make.
@@ -148,6 +153,7 @@ impl Record {
             Event::Incident => self.marks.incident = true,
             Event::Interrupted => self.marks.interrupted = true,
             Event::Recheck => self.marks.recheck = true,
+            Event::Forgotten => self = Self { format_allowed: true, ..Self::default() },
         }
         self
     }

@@ -2,11 +2,13 @@
 //! "it": whoever sends them puts its path and number before.
 
 use std::fmt;
+use std::path::Path;
 
 use super::{Found, PrimaryLost, Remembered};
 use crate::facts::bytes::Failure;
 use crate::facts::superblock::Uuid;
 use crate::facts::superblock::partition::Table;
+use crate::volume::VolumeId;
 
 /// A reason with everything it rests on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,8 +62,13 @@ pub enum Refusal {
     },
 }
 
-const WAY_OUT: &str = "if nothing on it is needed, run `mount-guard forget VOLUME` or annotate \
-    the PV with mount-guard/allow-format: <volume uid>";
+/// How a device that may hold data is given up: the one word that lets it be formatted.
+fn way_out(volume: &VolumeId) -> String {
+    format!(
+        "if nothing on it is needed, run `mount-guard forget {volume}` in the guard's container \
+         on this node, and it is formatted"
+    )
+}
 
 impl Refusal {
     /// One word for log and metric.
@@ -83,9 +90,11 @@ impl Refusal {
         }
     }
 
-    /// The one thing that would change the answer.
+    /// The one thing that would change the answer for `volume`, whose device is at `device`. What a
+    /// PV says of its volume cannot be changed: it takes another PV.
     #[must_use]
-    pub fn remedy(&self) -> String {
+    pub fn remedy(&self, volume: &VolumeId, device: &Path) -> String {
+        let way_out = way_out(volume);
         match self {
             Self::Unreadable { .. } => {
                 "wait until the Longhorn engine serves it again; a device that cannot be read is \
@@ -93,29 +102,40 @@ impl Refusal {
                     .to_owned()
             }
             Self::BlankButHeld { .. } => {
-                format!("wait for the engine, or restore from a backup or snapshot; {WAY_OUT}")
+                format!("wait for the engine, or restore from a backup or snapshot; {way_out}")
             }
-            Self::UnknownContent { .. } | Self::Unfinished { .. } => WAY_OUT.to_owned(),
+            Self::UnknownContent { .. } | Self::Unfinished { .. } => way_out,
             Self::PrimaryLost { lost, repairable } => match &lost.backup {
                 Some(_) if *repairable => {
-                    format!("--fsck repair rebuilds it from the copy; {WAY_OUT}")
+                    format!(
+                        "take a snapshot, then run `mount-guard check {} --repair` in the guard's \
+                         container on this node (its flag `--fsck repair` does so for every \
+                         volume); {way_out}",
+                        device.display()
+                    )
                 }
-                Some(_) => format!("restore it from the copy by hand; {WAY_OUT}"),
-                None => format!("restore from a backup or snapshot; {WAY_OUT}"),
+                Some(_) => format!("restore it from the copy by hand; {way_out}"),
+                None => format!("restore from a backup or snapshot; {way_out}"),
             },
             Self::Signature { .. } | Self::PartitionTable { .. } | Self::Conflict { .. } => {
-                "use it as a raw block volume, or clear it by hand (wipefs) if nothing on it is \
-                 needed"
-                    .to_owned()
+                format!(
+                    "use it as a raw block volume (volumeMode: Block), or run `wipefs -a {}` if \
+                     nothing on it is needed",
+                    device.display()
+                )
             }
             Self::OtherType { found, .. } => {
-                format!("ask for fsType {} in the StorageClass or PV", found.name)
+                format!(
+                    "make a new PV with fsType {} for it (a PV's type cannot be changed), or use a \
+                     new volume",
+                    found.name
+                )
             }
             Self::NotEncrypted { .. } => {
-                "take `encrypted` out of the StorageClass or PV, or use a new volume".to_owned()
+                "make a new PV without `encrypted` for it, or use a new volume".to_owned()
             }
             Self::Encrypted { .. } => {
-                "set `encrypted: \"true\"` and its secret in the StorageClass or PV".to_owned()
+                "make a new PV with `encrypted: \"true\"` and its secret for it".to_owned()
             }
             Self::DeviceTooSmall { fs_bytes, .. } => {
                 format!("expand the volume to {fs_bytes} bytes, or restore from a backup")

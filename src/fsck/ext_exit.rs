@@ -37,6 +37,10 @@ pub fn read(ran: &Ran) -> Meaning {
     };
     let known = CORRECTED | REBOOT | UNCORRECTED | OPERATIONAL | USAGE | CANCELLED | LIBRARY;
     let has = |bit: i32| exit & bit != 0;
+    // Not e2fsck's mask: busybox has an applet that ends its usage with 1, "corrected".
+    if is_usage(ran) {
+        return Meaning::Unusable { exit, said: found() };
+    }
     if exit & !known != 0 {
         return Meaning::Unexplained { exit, said: found() };
     }
@@ -63,6 +67,11 @@ pub fn read(ran: &Ran) -> Meaning {
         return Meaning::Damaged(found());
     }
     done(ran)
+}
+
+/// It says how it wants to be called, in place of a check.
+fn is_usage(ran: &Ran) -> bool {
+    lines(ran).any(|line| line.starts_with("Usage: "))
 }
 
 /// How many inodes are in use, as it says at its end.

@@ -66,9 +66,16 @@ impl fmt::Display for Death {
     }
 }
 
+/// What a shell, the loader and busybox end with where the program is none, or lacks a library. No
+/// checker does.
+const NOT_RUN: [i32; 2] = [126, 127];
+
 /// The exit code, or what an end without one means.
 pub(super) fn exit_of(ran: &Ran, findings: impl FnOnce() -> Findings) -> Result<i32, Meaning> {
     match ran.end {
+        End::Exited(exit) if NOT_RUN.contains(&exit) => {
+            Err(Meaning::Unusable { exit, said: findings() })
+        }
         End::Exited(exit) => Ok(exit),
         End::Signalled(signal) => Err(Meaning::Died(Death::Signal(signal))),
         End::Killed(Why::Cancelled) | End::Stuck { why: Why::Cancelled, .. } => {

@@ -2,6 +2,7 @@
 //! device as "it".
 
 use std::fmt;
+use std::path::Path;
 
 use super::{Findings, Tool};
 use crate::facts::superblock::Uuid;
@@ -77,40 +78,40 @@ impl Refusal {
         }
     }
 
-    /// The one thing that would change the answer.
+    /// The one thing that would change the answer for the device at `device`.
+    ///
+    /// A PV's attributes and a StorageClass's parameters cannot be changed, so the way to a repair
+    /// of a volume that is there is the command.
     #[must_use]
-    pub fn remedy(&self) -> String {
-        let by_hand = |tool: Tool, line: &str| {
-            format!("take a snapshot, then run `{line}` by hand ({})", tool.name())
+    pub fn remedy(&self, device: &Path) -> String {
+        let device = device.display();
+        let by_hand = |tool: Tool| {
+            format!("take a snapshot, then run `{} {device}` by hand", repair_line(tool))
         };
         match self {
-            Self::Damaged { tool: Tool::E2fsck, cure: Cure::Repair, .. } => {
-                "take a snapshot, then set `mount-guard/fsck: repair` (StorageClass parameter or PV \
-                 attribute), or run `e2fsck -f -y` by hand"
-                    .to_owned()
-            }
-            Self::Damaged { tool: Tool::XfsRepair, cure: Cure::Repair, .. } => {
-                "take a snapshot, then set `mount-guard/fsck: repair` (StorageClass parameter or PV \
-                 attribute), or run `xfs_repair` by hand"
-                    .to_owned()
-            }
-            Self::Damaged { cure: Cure::BackupOfEncrypted, .. } => {
-                "it is encrypted, and `--repair-backup undo` keeps nothing of such a volume: set it \
-                 to `snapshot` or `none`"
-                    .to_owned()
-            }
-            Self::Damaged { tool, cure: Cure::ByHandAfterKills { kills }, .. } => {
-                format!("its repair died {kills} times: {}", by_hand(*tool, repair_line(*tool)))
-            }
             Self::Damaged { tool: Tool::Btrfs, .. } => {
                 "restore from a backup or snapshot; `btrfs check --repair` is a last resort"
                     .to_owned()
             }
+            Self::Damaged { cure: Cure::Repair, .. } => {
+                format!("take a snapshot, then run {}", repair_by_command(&device))
+            }
+            Self::Damaged { cure: Cure::BackupOfEncrypted, .. } => {
+                "it is encrypted, and `--repair-backup undo` keeps nothing of such a volume: set \
+                 that flag of the guard to `snapshot` or `none`"
+                    .to_owned()
+            }
+            Self::Damaged { tool, cure: Cure::ByHandAfterKills { kills }, .. } => {
+                format!("its repair died {kills} times: {}", by_hand(*tool))
+            }
             Self::Damaged { tool, cure: Cure::ByHand, .. }
             | Self::NotRepaired { tool, .. }
-            | Self::RepairTooLarge { tool, .. } => by_hand(*tool, repair_line(*tool)),
+            | Self::RepairTooLarge { tool, .. } => by_hand(*tool),
             Self::SuperblockLost { repairable: true } => {
-                "set `mount-guard/fsck: repair` to rebuild it from its copy".to_owned()
+                format!(
+                    "take a snapshot, then rebuild it from its copy: {}",
+                    repair_by_command(&device)
+                )
             }
             Self::SuperblockLost { repairable: false } => {
                 "restore from a backup or snapshot".to_owned()
@@ -119,17 +120,24 @@ impl Refusal {
                 Some(bytes) => format!("expand the volume to {bytes} bytes, or restore a backup"),
                 None => "expand the volume, or restore a backup".to_owned(),
             },
-            Self::LogUnreplayable { .. } => {
-                "restore from a backup, or take a snapshot and run `xfs_repair -L` by hand, which \
-                 loses the latest changes"
-                    .to_owned()
-            }
+            Self::LogUnreplayable { .. } => format!(
+                "restore from a backup, or take a snapshot and run `xfs_repair -L {device}` by \
+                 hand, which loses the latest changes"
+            ),
             Self::DuplicateUuid { .. } => {
                 "mount it with the option `nouuid`, or on another node".to_owned()
             }
             Self::KernelTooOld { .. } => "use a node with a newer kernel".to_owned(),
         }
     }
+}
+
+/// What mends a damaged filesystem, and keeps what it replaces.
+fn repair_by_command(device: &impl fmt::Display) -> String {
+    format!(
+        "`mount-guard check {device} --repair` in the guard's container on this node (its flag \
+         `--fsck repair` does so for every volume)"
+    )
 }
 
 fn repair_line(tool: Tool) -> &'static str {

@@ -1,10 +1,12 @@
 //! What comes out of a plan or a ladder.
 
 use std::fmt;
+use std::path::Path;
 
 use super::meaning::Death;
 use super::{Findings, Refusal, Tool};
 use crate::facts::memory::Stage;
+use crate::volume::VolumeId;
 
 /// The end of a ladder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +128,47 @@ impl Verdict {
     }
 }
 
+impl Forward {
+    /// The one thing that would change it; empty where nothing would, or need not.
+    #[must_use]
+    pub fn remedy(&self, volume: &VolumeId) -> String {
+        match self {
+            Self::ExternalJournal | Self::MultipleMountProtection => {
+                "check it by hand if in doubt, while no node has it mounted".to_owned()
+            }
+            Self::Killed { .. } => format!(
+                "give the guard's container more memory, or check it by hand, then run \
+                 `mount-guard recheck {volume}`"
+            ),
+            Self::NoTrial => "load the fuse module, and give the guard /dev/fuse".to_owned(),
+            Self::NoTool(_) | Self::Unusable { .. } => {
+                "use an image with e2fsprogs and xfsprogs".to_owned()
+            }
+            Self::TooOld { tool, .. } => format!("use an image with a newer {}", tool.name()),
+            Self::NoRoom => "make room in the guard's state directory".to_owned(),
+            Self::NoReplay => "load the module of its filesystem on this node".to_owned(),
+        }
+    }
+}
+
+impl Wait {
+    /// The one thing that would change it for the device at `device`.
+    #[must_use]
+    pub fn remedy(&self, device: &Path) -> String {
+        match self {
+            Self::DeviceRead { .. } | Self::Stuck => "waiting for the Longhorn engine".to_owned(),
+            Self::DeviceChanged { .. } | Self::InUse => {
+                "find out who has it open on this node or another, and stop that".to_owned()
+            }
+            Self::Unexplained { .. } => format!(
+                "run `mount-guard check {}` in the guard's container on this node to see more; its \
+                 flag `--fsck off` mounts unchecked",
+                device.display()
+            ),
+        }
+    }
+}
+
 impl fmt::Display for Forward {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -133,19 +176,19 @@ impl fmt::Display for Forward {
             Self::MultipleMountProtection => {
                 f.write_str("not checked: multiple mount protection is on")
             }
-            Self::Killed { kills } => write!(
-                f,
-                "not checked: its checker died {kills} times in a row; give the pod more memory, \
-                 or check it by hand, then run `mount-guard recheck VOLUME`"
-            ),
+            Self::Killed { kills } => {
+                write!(f, "not checked: its checker died {kills} times in a row")
+            }
             Self::NoTrial => f.write_str("not checked: this node cannot run a trial (no FUSE)"),
-            Self::NoTool(tool) => write!(f, "not checked: there is no {} here", tool.name()),
-            Self::TooOld { tool, features } => write!(
+            Self::NoTool(tool) => write!(
                 f,
-                "not checked: {} is too old for its features ({features}); use an image with a \
-                 newer one",
-                tool.name()
+                "not checked: there is no {} ({})",
+                tool.name(),
+                tool.candidates().join(", ")
             ),
+            Self::TooOld { tool, features } => {
+                write!(f, "not checked: {} is too old for its features ({features})", tool.name())
+            }
             Self::Unusable { tool, exit, said } => {
                 write!(f, "not checked: {} does not work here (exit {exit}): {said}", tool.name())
             }
@@ -168,16 +211,13 @@ impl fmt::Display for Wait {
                 if let Some(errno) = errno {
                     write!(f, " (errno {errno})")?;
                 }
-                f.write_str("; waiting for the Longhorn engine")
+                Ok(())
             }
-            Self::DeviceChanged { offset_bytes } => write!(
-                f,
-                "somebody wrote to it at byte {offset_bytes} while it was checked; find out who"
-            ),
-            Self::InUse => f.write_str("somebody else has it open; find out who"),
-            Self::Stuck => {
-                f.write_str("its checker hangs in the kernel; waiting for the Longhorn engine")
+            Self::DeviceChanged { offset_bytes } => {
+                write!(f, "somebody wrote to it at byte {offset_bytes} while it was checked")
             }
+            Self::InUse => f.write_str("somebody else has it open"),
+            Self::Stuck => f.write_str("its checker hangs in the kernel"),
             Self::Unexplained { tool, exit, said } => {
                 write!(f, "{} ended with {exit} and said {said}", tool.name())
             }

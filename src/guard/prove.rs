@@ -7,7 +7,7 @@ use super::fly::Flight;
 use super::request::{Access, StageRequest};
 use super::{Guard, Upstream, policy};
 use crate::facts::call::Method;
-use crate::facts::device::Node;
+use crate::facts::device::{DeviceFacts, Node};
 use crate::facts::memory::Event;
 use crate::facts::mounts::Mount;
 use crate::host::{Host, MountAt, Written};
@@ -30,7 +30,7 @@ impl<U: Upstream, H: Host> Guard<U, H> {
         }
         flight.activity.begin(Doing::Proving);
         let now = self.read_mount(req).await;
-        let Err(flaw) = self.find_flaw(req, facts.number, now.as_ref()).await else {
+        let Err(flaw) = self.find_flaw(req, facts, now.as_ref()).await else {
             return Ok(());
         };
         let (volume, method) = (req.volume.clone(), Method::Stage);
@@ -53,22 +53,23 @@ impl<U: Upstream, H: Host> Guard<U, H> {
     async fn find_flaw(
         &self,
         req: &StageRequest,
-        number: DevNumber,
+        facts: &DeviceFacts,
         now: Option<&MountAt>,
     ) -> Result<(), String> {
-        let staging = req.staging.as_path();
+        let (staging, number) = (req.staging.as_path(), facts.number);
+        let device = format!("device {} ({number})", facts.path.display());
         let Some(MountAt { mount, .. }) = now else {
-            return Err(format!("nothing is mounted at {}", staging.display()));
+            return Err(format!("{device} is not mounted: nothing is at {}", staging.display()));
         };
         if mount.fs_type.starts_with("nfs") {
             return Ok(());
         }
         if mount.number != number && !self.is_volumes(req, number, mount).await {
             return Err(format!(
-                "what is mounted at {} is {} ({}), and not its device ({number})",
-                staging.display(),
+                "{device} is not mounted: {} ({}) is at {}",
                 mount.source.display(),
-                mount.number
+                mount.number,
+                staging.display()
             ));
         }
         if req.capability.is_read_only() {
@@ -76,9 +77,13 @@ impl<U: Upstream, H: Host> Guard<U, H> {
         }
         match self.host.probe_write(staging).await {
             Written::Yes | Written::Full | Written::NotSupported => Ok(()),
-            Written::ReadOnly => Err("its filesystem takes no writes (read-only)".into()),
-            Written::Failed { errno } => Err(format!("a write to it fails (errno {errno})")),
-            Written::Silent => Err("a write to it does not come back".into()),
+            Written::ReadOnly => Err(format!("{device} is mounted read-only and takes no writes")),
+            Written::Failed { errno } => {
+                Err(format!("{device} is mounted, and a write to it fails (errno {errno})"))
+            }
+            Written::Silent => {
+                Err(format!("{device} is mounted, and a write to it does not come back"))
+            }
         }
     }
 

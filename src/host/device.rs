@@ -166,7 +166,7 @@ fn read_twins(path: &Path, number: DevNumber) -> Option<Vec<PathBuf>> {
 }
 
 fn read_swap(number: DevNumber, roots: &Roots) -> Option<bool> {
-    let swaps = Dir::open(&roots.proc).ok()?.bytes("swaps").ok()?;
+    let swaps = Dir::open(&roots.proc).ok()?.table("swaps").ok()?;
     let is_it = |path: &PathBuf| {
         stat(path).is_ok_and(|found| is_block(&found) && number_of(&found) == number)
     };

@@ -12,7 +12,7 @@ use super::{Held, Host, HostError, MountAt, Room, Unapplied, Written};
 use crate::facts::bytes::{ByteRange, DeviceBytes, Outcome, Read};
 use crate::facts::call::{Effect, SentCall};
 use crate::facts::device::{DeviceFacts, ExclusiveOpen, MountSighting, Node, Sightings};
-use crate::facts::memory::{Event, Remembered};
+use crate::facts::memory::{Event, Record, Remembered};
 use crate::facts::process::Process;
 use crate::facts::superblock::Uuid;
 use crate::facts::tool::Outcome as Ended;
@@ -241,7 +241,10 @@ impl Host for FakeHost {
     }
 
     async fn forget(&self, volume: &VolumeId) -> Result<bool, HostError> {
-        Ok(self.reach_node().await?.memory.lock().unwrap().remove(volume).is_some())
+        let node = self.reach_node().await?;
+        let given_up = Record::default().after(&Event::Forgotten);
+        let mut memory = node.memory.lock().unwrap();
+        Ok(memory.insert(volume.clone(), Remembered::Record(given_up)).is_some())
     }
 
     async fn resume_checks(&self) -> Result<(), HostError> {

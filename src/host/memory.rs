@@ -69,24 +69,27 @@ pub fn remember(state_dir: &Path, volume: &VolumeId, event: &Event) -> Result<()
     replace(&dir, &locked, &file_name(volume), &after)
 }
 
-/// Forgets `volume`. Tells whether there was something to forget.
+/// Forgets `volume`, and remembers that what is on it was given up. Tells whether there was
+/// something to forget.
 ///
 /// # Errors
-/// It could not be removed, or not for good.
+/// It could not be forgotten; or it is, and that it was given up could not be written.
 pub fn forget(state_dir: &Path, volume: &VolumeId) -> Result<bool, HostError> {
     let dir = volumes(state_dir);
-    match fs::symlink_metadata(&dir) {
-        Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(false),
-        _ => {}
-    }
+    let given_up = Record::default().after(&Event::Forgotten);
     let locked = lock(&dir)?;
+    let before = recall(state_dir, volume)?;
+    if before == Remembered::Record(given_up.clone()) {
+        return Ok(false);
+    }
+    // Removed first: that makes the room which the new one takes.
     let path = dir.join(file_name(volume));
     match fs::remove_file(&path) {
-        Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => {}
         removed => removed.map_err(|source| HostError::Remove { path, source })?,
     }
-    locked.sync_all().map_err(|source| HostError::Write { path: dir, source })?;
-    Ok(true)
+    replace(&dir, &locked, &file_name(volume), &given_up)?;
+    Ok(before != Remembered::Nothing)
 }
 
 /// Counts the checks that were under way when the last run of the guard ended. To be called once,
@@ -188,12 +191,16 @@ mod tests {
         for id in ["pvc-1", ".hidden", longest.as_str()] {
             let volume = volume(id);
             assert_eq!(recall(&state_dir, &volume).unwrap(), Remembered::Nothing);
-            assert!(!forget(&state_dir, &volume).unwrap());
             remember(&state_dir, &volume, &seen()).unwrap();
             let record = Record::default().after(&seen());
             assert_eq!(recall(&state_dir, &volume).unwrap(), Remembered::Record(record));
             assert!(forget(&state_dir, &volume).unwrap());
-            assert_eq!(recall(&state_dir, &volume).unwrap(), Remembered::Nothing);
+            let given_up = Record { format_allowed: true, ..Record::default() };
+            assert_eq!(recall(&state_dir, &volume).unwrap(), Remembered::Record(given_up.clone()));
+            remember(&state_dir, &volume, &seen()).unwrap();
+            let record = given_up.after(&seen());
+            assert!(!record.format_allowed);
+            assert_eq!(recall(&state_dir, &volume).unwrap(), Remembered::Record(record));
         }
     }
 

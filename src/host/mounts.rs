@@ -22,7 +22,7 @@ const PROBE_BYTES: usize = 4096;
 pub(super) fn read_at(path: &Path) -> Result<Option<MountAt>, HostError> {
     let table = Path::new("/proc/self/mountinfo");
     let text = Dir::open(Path::new("/proc/self"))
-        .and_then(|dir| dir.bytes("mountinfo"))
+        .and_then(|dir| dir.table("mountinfo"))
         .map_err(|errno| HostError::Read { path: table.into(), source: errno.into() })?;
     let topmost = Table::parse(&text).mounts.into_iter().rfind(|mount| mount.path == path);
     Ok(topmost.map(|mount| {

@@ -36,6 +36,22 @@ impl Dir {
         Ok(buffer[..len].to_vec())
     }
 
+    /// A table, however long: the kernel hands one out a page at a time (fs/seq_file.c).
+    pub(super) fn table(&self, name: impl AsRef<Path>) -> Result<Vec<u8>, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = openat(&self.0, name.as_ref(), flags, Mode::empty())?;
+        let mut table = Vec::new();
+        let mut page = [0_u8; MAX_TEXT_BYTES];
+        loop {
+            match read(&file, &mut page) {
+                Ok(0) => return Ok(table),
+                Ok(len) => table.extend_from_slice(&page[..len]),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
     /// Where a link in it leads, as it is written.
     pub(super) fn link(&self, name: impl AsRef<Path>) -> Result<PathBuf, Errno> {
         use std::os::unix::ffi::OsStringExt;

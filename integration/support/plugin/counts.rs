@@ -54,6 +54,7 @@ struct Book {
     runs: Vec<Run>,
     failed_write_tests: usize,
     chats_open: usize,
+    answered_at: Option<Instant>,
     at_work: HashMap<String, usize>,
     most_at_work: HashMap<String, usize>,
 }
@@ -87,6 +88,11 @@ impl Counts {
         self.book.lock().expect("counts").failed_write_tests
     }
 
+    /// When the last call was answered.
+    pub fn answered_at(&self) -> Option<Instant> {
+        self.book.lock().expect("counts").answered_at
+    }
+
     /// Conversations with `/test.Echo/Chat` that have not ended.
     pub fn chats_open(&self) -> usize {
         self.book.lock().expect("counts").chats_open
@@ -105,6 +111,10 @@ impl Counts {
 
     pub(super) fn note_call(&self, call: Call) {
         self.book.lock().expect("counts").calls.push(call);
+    }
+
+    pub(super) fn note_answer(&self) {
+        self.book.lock().expect("counts").answered_at = Some(Instant::now());
     }
 
     pub(super) fn chat_began(&self) {

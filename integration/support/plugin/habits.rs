@@ -24,6 +24,10 @@ pub struct Habits {
     pub leaves_mount_when_resize_fails: bool,
     /// Stage and Publish answer OK and do nothing. Not a habit of the real one.
     pub says_ok_without_mounting: bool,
+    /// Stage mounts this device in place of the volume's. Not a habit of the real one.
+    pub stages_another_device: Option<PathBuf>,
+    /// Stage mounts read-only, whatever is asked for. Not a habit of the real one.
+    pub stages_read_only: bool,
     /// Tools that are not installed.
     pub missing_tools: Vec<String>,
     /// Programs that stand in for tools of the same name: slow ones, broken ones.
@@ -44,6 +48,8 @@ impl Default for Habits {
             unmounts_when_not_attached: true,
             leaves_mount_when_resize_fails: true,
             says_ok_without_mounting: false,
+            stages_another_device: None,
+            stages_read_only: false,
             missing_tools: Vec::new(),
             tools_from: None,
             receives_at_most_bytes: 4 << 20,

@@ -93,7 +93,9 @@ async fn unary(life: &Arc<Life>, method: Method, request: Request<Incoming>) -> 
     // A task of its own: Longhorn's handlers never look at their context, so the work goes on
     // when the caller is gone.
     let work = tokio::spawn(act_out(Arc::clone(life), method, volume, message));
-    match work.await.expect("a handler does not panic by itself") {
+    let done = work.await.expect("a handler does not panic by itself");
+    life.shared.counts.note_answer();
+    match done {
         Ok((act, reply)) => success(reply, act),
         Err(status) => failure(&status),
     }

@@ -40,6 +40,8 @@ impl Life {
             self.stage_share(id, &volume, staging).await?;
             return Ok(csi::NodeStageVolumeResponse {});
         }
+        let another = self.habits().stages_another_device;
+        let device = another.as_ref().unwrap_or(device);
         let format = self.disk_format(id, device).await.map_err(|error| {
             let device = device.display();
             Status::internal(format!(
@@ -83,7 +85,10 @@ impl Life {
         } else {
             std::fs::metadata(device)
                 .map_err(|error| Status::internal(format!("stat {}: {error}", device.display())))?;
-            let (fs_type, options) = filesystem(mount);
+            let (fs_type, mut options) = filesystem(mount);
+            if self.habits().stages_read_only {
+                options.push("ro".to_owned());
+            }
             let params = req.volume_context.get("mkfsParams").map_or("", String::as_str);
             let mkfs_params = params.split_whitespace().map(str::to_owned).collect();
             let target = staging;

@@ -3,7 +3,7 @@ use nix::errno::Errno;
 use super::*;
 use crate::facts::superblock::Uuid;
 use crate::format::{Decision, Memory, Mode, Note, Question, Refusal, Remembered, Wanted, judge};
-use crate::volume::FsType;
+use crate::volume::{FsType, VolumeId};
 
 const PLAIN: Wanted = Wanted::Filesystem(None);
 
@@ -203,9 +203,11 @@ fn every_refusal_is_short_ascii_and_says_what_would_change_it() {
         let Decision::Refuse(refusal) = judge(&content, &question(&PLAIN, &memory)) else {
             panic!("{content:?}")
         };
-        let text = format!("{refusal}; {}", refusal.remedy());
+        let remedy =
+            refusal.remedy(&VolumeId::parse("pvc-1").unwrap(), "/dev/longhorn/pvc-1".as_ref());
+        let text = format!("{refusal}; {remedy}");
         assert!(text.is_ascii() && text.len() < 500, "{text}");
-        assert!(!text.contains("  ") && !refusal.remedy().ends_with('.'), "{text}");
+        assert!(!text.contains("  ") && !remedy.ends_with('.'), "{text}");
     }
 }
 

@@ -104,6 +104,9 @@ fn ends_that_need_a_fault_have_their_meaning_too() {
             said(8, "v is mounted.\n", "e2fsck: Cannot continue, aborting.\n"),
             "in use",
         ),
+        ("20: busybox", said(1, "", "BusyBox v1.29.3\n\nUsage: fsck [-ANPRTV]\n"), "unusable"),
+        ("20: no applet", said(127, "", "e2fsck: applet not found\n"), "unusable"),
+        ("a missing library", said(127, "", "cannot open shared object file\n"), "unusable"),
         ("12 alone", said(12, "", ""), "unexplained"),
         ("8 alone", said(8, "", ""), "unexplained"),
         ("4 alone", said(4, "", ""), "damaged"),
@@ -187,7 +190,7 @@ fn the_longest_refusal_leaves_room_for_the_device_in_an_answer() {
         Refusal::NotRepaired { tool, found: found.clone(), left: found.clone() },
         Refusal::RepairTooLarge { tool, found },
     ] {
-        let text = format!("{refusal}; {}", refusal.remedy());
+        let text = format!("{refusal}; {}", refusal.remedy("/dev/longhorn/v".as_ref()));
         assert!(text.is_ascii() && text.len() < 700, "{} bytes: {text}", text.len());
     }
 }

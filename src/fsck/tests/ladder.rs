@@ -111,9 +111,9 @@ fn proven_damage_is_refused_and_says_what_repair_would_do() {
         let (steps, verdict) = run(&question(mode), vec![gave_up()]);
         assert_eq!(steps, [PREEN]);
         let Verdict::Refuse(refusal) = verdict else { panic!("{verdict:?}") };
-        let text = format!("{refusal}; {}", refusal.remedy());
+        let text = format!("{refusal}; {}", refusal.remedy("/dev/longhorn/v".as_ref()));
         assert!(text.contains("e2fsck found \"Superblock has an invalid journal"), "{text}");
-        assert!(text.contains("mount-guard/fsck: repair"), "{text}");
+        assert!(text.contains("mount-guard check /dev/longhorn/v --repair"), "{text}");
         assert!(text.contains("snapshot"), "{text}");
         assert!(text.is_ascii() && text.len() < 700, "{} bytes: {text}", text.len());
     }

@@ -141,9 +141,9 @@ fn damage_is_refused_and_in_mode_repair_mended_and_proved() {
     for mode in [Mode::Check, Mode::Preen] {
         let (_, verdict) = climb(ladder(DIRTY, mode), damaged());
         let Verdict::Refuse(refusal) = verdict else { panic!("{verdict:?}") };
-        let text = format!("{refusal}; {}", refusal.remedy());
+        let text = format!("{refusal}; {}", refusal.remedy("/dev/longhorn/v".as_ref()));
         assert!(text.contains("xfs_repair found \"bad magic # 0x0 for agf 0"), "{text}");
-        assert!(text.contains("mount-guard/fsck: repair"), "{text}");
+        assert!(text.contains("mount-guard check /dev/longhorn/v --repair"), "{text}");
     }
     let mut outcomes = damaged();
     outcomes.extend([ran(recorded!("xfs-repaired")), ran(recorded!("xfs-proof-clean"))]);

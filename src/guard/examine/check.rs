@@ -57,7 +57,8 @@ impl<H: Host> Examiner<'_, H> {
         let ladder = match plan {
             Plan::NoCheck(why) => return Ok(unchecked(why)),
             Plan::Forward(why) => {
-                warnings.push(Reason::of("not_checked", facts, &why.to_string(), ""));
+                let remedy = why.remedy(&subject.volume);
+                warnings.push(Reason::of("not_checked", facts, &why.to_string(), &remedy));
                 return Ok(Go::Unchecked);
             }
             Plan::Refuse(refusal) => return Err(Verdict::Refuse(refused(&refusal, facts))),
@@ -200,5 +201,6 @@ fn unchecked(why: NoCheck) -> Go {
 }
 
 fn refused(refusal: &fsck::Refusal, facts: &DeviceFacts) -> Reason {
-    Reason::of(refusal.label(), facts, &refusal.to_string(), &refusal.remedy())
+    let remedy = refusal.remedy(&facts.path);
+    Reason::of(refusal.label(), facts, &refusal.to_string(), &remedy)
 }

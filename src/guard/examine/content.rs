@@ -48,7 +48,7 @@ impl<H: Host> Examiner<'_, H> {
                 size_bytes,
                 mode: self.policy.format_guard,
                 may_repair: subject.fsck == fsck::Mode::Repair,
-                format_allowed: false,
+                format_allowed: self.record.as_ref().is_some_and(|record| record.format_allowed),
                 blank_settled: settled,
                 written_bytes: None,
             };
@@ -60,7 +60,7 @@ impl<H: Host> Examiner<'_, H> {
                     }
                     Err(verdict) => Err(verdict),
                 },
-                decision => decide(decision, facts, warnings),
+                decision => decide(decision, subject, facts, warnings),
             };
             return Read { content: Some(content), bytes, decision };
         }
@@ -109,12 +109,13 @@ impl<H: Host> Examiner<'_, H> {
 
 fn decide(
     decision: Decision,
+    subject: &Subject,
     facts: &DeviceFacts,
     warnings: &mut Vec<Reason>,
 ) -> Result<Next, Verdict> {
     match decision {
         Decision::HandOn { notes } => {
-            warnings.extend(notes.iter().map(|note| noted(note, facts)));
+            warnings.extend(notes.iter().map(|note| noted(note, subject, facts)));
             Ok(Next::Check)
         }
         Decision::HandOnToFormat => Ok(Next::ToFormat),
@@ -129,19 +130,20 @@ fn decide(
             Err(Verdict::Wait(Reason::of("blank", facts, &why, "it is tried again by itself")))
         }
         Decision::Refuse(refusal @ format::Refusal::Unreadable { .. }) => {
-            Err(Verdict::Wait(refused(&refusal, facts)))
+            Err(Verdict::Wait(refused(&refusal, subject, facts)))
         }
-        Decision::Refuse(refusal) => Err(Verdict::Refuse(refused(&refusal, facts))),
+        Decision::Refuse(refusal) => Err(Verdict::Refuse(refused(&refusal, subject, facts))),
     }
 }
 
-fn refused(refusal: &format::Refusal, facts: &DeviceFacts) -> Reason {
-    Reason::of(refusal.label(), facts, &refusal.to_string(), &refusal.remedy())
+fn refused(refusal: &format::Refusal, subject: &Subject, facts: &DeviceFacts) -> Reason {
+    let remedy = refusal.remedy(&subject.volume, &facts.path);
+    Reason::of(refusal.label(), facts, &refusal.to_string(), &remedy)
 }
 
-fn noted(note: &Note, facts: &DeviceFacts) -> Reason {
+fn noted(note: &Note, subject: &Subject, facts: &DeviceFacts) -> Reason {
     match note {
-        Note::WouldRefuse(refusal) => refused(refusal, facts),
+        Note::WouldRefuse(refusal) => refused(refusal, subject, facts),
         Note::WouldWait { missing } => {
             let why = format!("it is blank, and {missing} cannot be read");
             Reason::of("blank", facts, &why, "")

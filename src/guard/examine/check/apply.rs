@@ -48,7 +48,8 @@ impl<H: Host> Examiner<'_, H> {
                 if matches!(why, Forward::NoTrial | Forward::NoTool(_) | Forward::Unusable { .. }) {
                     self.telemetry.troubled(Trouble::Checker);
                 }
-                warnings.push(Reason::of("not_checked", facts, &why.to_string(), ""));
+                let remedy = why.remedy(&subject.volume);
+                warnings.push(Reason::of("not_checked", facts, &why.to_string(), &remedy));
                 Ok(Go::Unchecked)
             }
             fsck::Verdict::Refuse(refusal) => Err(Verdict::Refuse(refused(&refusal, facts))),
@@ -102,7 +103,7 @@ impl<H: Host> Examiner<'_, H> {
                     _ => Event::CheckLeft,
                 };
                 self.remember(subject, &event).await;
-                not_applied(&unapplied, stage, facts, warnings)
+                not_applied(&unapplied, stage, subject, facts, warnings)
             }
         }
     }
@@ -111,6 +112,7 @@ impl<H: Host> Examiner<'_, H> {
 fn not_applied(
     unapplied: &Unapplied,
     stage: Stage,
+    subject: &Subject,
     facts: &DeviceFacts,
     warnings: &mut Vec<Reason>,
 ) -> Result<Go, Verdict> {
@@ -118,8 +120,8 @@ fn not_applied(
         Unapplied::Spoiled(Spoiled::NoRoom) => match stage {
             // What a replay or preen does, the plugin's own check does too.
             Stage::Check => {
-                let why = Forward::NoRoom.to_string();
-                warnings.push(Reason::of("not_checked", facts, &why, ""));
+                let (why, remedy) = (Forward::NoRoom, Forward::NoRoom.remedy(&subject.volume));
+                warnings.push(Reason::of("not_checked", facts, &why.to_string(), &remedy));
                 Ok(Go::Unchecked)
             }
             // The plugin's own check would destroy what this repair saves.
@@ -175,7 +177,7 @@ fn orders(found: &Found<'_>, subjected: Subjected, keep: Keep) -> Orders {
 }
 
 fn waits(wait: &Wait, facts: &DeviceFacts) -> Verdict {
-    Verdict::Wait(Reason::of("wait", facts, &wait.to_string(), ""))
+    Verdict::Wait(Reason::of("wait", facts, &wait.to_string(), &wait.remedy(&facts.path)))
 }
 
 fn would(report: &Report, facts: &DeviceFacts) -> Option<Reason> {
