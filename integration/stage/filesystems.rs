@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::scene::Staged;
 use super::sound::{debugfs, leave_dirty};
 use crate::support::disk::{LoopDisk, MIB, path_str, run as tool};
-use crate::support::plugin::Method;
+use crate::support::plugin::{Act, Method};
 use crate::support::run;
 use crate::support::scene::wait_for;
 
@@ -15,6 +15,7 @@ pub fn tests() -> Vec<libtest_mimic::Trial> {
     crate::tests![
         loop_case_12_an_xfs_with_a_dirty_log_is_mounted_and_never_repaired,
         loop_case_14_a_clone_is_mounted_beside_its_source_without_a_repair,
+        loop_case_14_a_mount_that_failed_beside_its_twin_is_explained,
         loop_case_16_an_xfs_newer_than_the_kernel_is_said_to_be,
         loop_case_16_features_that_e2fsck_does_not_know_are_no_damage,
         loop_case_24_a_superblock_with_a_wrong_checksum_is_refused_and_repaired,
@@ -44,6 +45,24 @@ fn loop_case_14_a_clone_is_mounted_beside_its_source_without_a_repair() {
     staged.stages();
     run(staged.scene.kubelet.mount_device(&volume)).unwrap();
     assert_eq!(staged.checks(), 0);
+}
+
+/// A plugin that forgets `nouuid` is told "wrong fs type, bad option".
+fn loop_case_14_a_mount_that_failed_beside_its_twin_is_explained() {
+    let source = LoopDisk::with_filesystem("xfs", &[("a", b"1")]);
+    let clone = LoopDisk::new(320 * MIB);
+    tool("cp", &["--sparse=always", path_str(source.image()), path_str(clone.image())]);
+    clone.attachment().forget_cache();
+    let staged = Staged::new(clone, "xfs", &["--fsck", "repair"]);
+    let failure = Act::fail(Status::internal("wrong fs type, bad option, bad superblock"));
+    staged.scene.plugin.script().once(Method::Stage, None, failure);
+    let source_device = source.device().to_owned();
+    source.mounted(|_| staged.stage().unwrap_err());
+    let log = staged.guard.log();
+    assert!(log.contains("is mounted on this node already, from"), "{log}");
+    assert!(log.contains(path_str(&source_device)), "{log}");
+    assert_eq!(staged.checks(), 0);
+    staged.stages();
 }
 
 /// The plugin's failure is passed on as it is, and the log says what it means.

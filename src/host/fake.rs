@@ -13,6 +13,7 @@ use crate::facts::bytes::{ByteRange, DeviceBytes, Outcome, Read};
 use crate::facts::call::{Effect, SentCall};
 use crate::facts::device::{DeviceFacts, ExclusiveOpen, MountSighting, Node, Sightings};
 use crate::facts::memory::{Event, Record, Remembered};
+use crate::facts::mounts::Mount;
 use crate::facts::process::Process;
 use crate::facts::superblock::Uuid;
 use crate::facts::tool::Outcome as Ended;
@@ -192,6 +193,10 @@ impl Host for FakeHost {
         self.node.log("redo");
         self.node.pending.lock().unwrap().retain(|other| other != volume);
         Ok(())
+    }
+
+    async fn read_mounts(&self) -> Result<Vec<Mount>, HostError> {
+        Ok(self.node.mounts.lock().unwrap().values().map(|at| at.mount.clone()).collect())
     }
 
     async fn read_mount(&self, path: &Path) -> Result<Option<MountAt>, HostError> {

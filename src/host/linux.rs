@@ -17,6 +17,7 @@ use crate::facts::bytes::{ByteRange, DeviceBytes};
 use crate::facts::call::SentCall;
 use crate::facts::device::{MountSighting, Node, Sightings};
 use crate::facts::memory::{Event, Remembered};
+use crate::facts::mounts::Mount;
 use crate::facts::process::Process;
 use crate::facts::superblock::Uuid;
 use crate::facts::tool::{Outcome, Trouble};
@@ -219,6 +220,10 @@ impl Host for LinuxHost {
     ) -> Result<(), String> {
         let trials = self.shelf.trials().await?;
         shelf::redo(trials, subject(volume, device), fs_uuid).await
+    }
+
+    async fn read_mounts(&self) -> Result<Vec<Mount>, HostError> {
+        self.threads.run(Path::new(mounts::TABLE), TABLE_DEADLINE, mounts::read_all).await
     }
 
     async fn read_mount(&self, path: &Path) -> Result<Option<MountAt>, HostError> {

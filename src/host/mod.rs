@@ -163,6 +163,12 @@ pub trait Host: Send + Sync + 'static {
         fs_uuid: Option<Uuid>,
     ) -> impl Future<Output = Result<(), String>> + Send;
 
+    /// All mounts of the guard's own namespace.
+    ///
+    /// # Errors
+    /// [`HostError`] if the mount table could not be read in time.
+    fn read_mounts(&self) -> impl Future<Output = Result<Vec<Mount>, HostError>> + Send;
+
     /// The topmost mount at exactly `path`, in the guard's own namespace.
     ///
     /// # Errors

@@ -15,16 +15,26 @@ const STATX_MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 /// What a probe writes, in bytes: one page, so that a block must be found for it.
 const PROBE_BYTES: usize = 4096;
 
+/// The table of the guard's own namespace.
+pub(super) const TABLE: &str = "/proc/self/mountinfo";
+
+/// Every mount, in the table's order.
+///
+/// # Errors
+/// The mount table cannot be read.
+pub(super) fn read_all() -> Result<Vec<Mount>, HostError> {
+    let text = Dir::open(Path::new("/proc/self"))
+        .and_then(|dir| dir.table("mountinfo"))
+        .map_err(|errno| HostError::Read { path: TABLE.into(), source: errno.into() })?;
+    Ok(Table::parse(&text).mounts)
+}
+
 /// The topmost mount at exactly `path`.
 ///
 /// # Errors
 /// The mount table cannot be read.
 pub(super) fn read_at(path: &Path) -> Result<Option<MountAt>, HostError> {
-    let table = Path::new("/proc/self/mountinfo");
-    let text = Dir::open(Path::new("/proc/self"))
-        .and_then(|dir| dir.table("mountinfo"))
-        .map_err(|errno| HostError::Read { path: table.into(), source: errno.into() })?;
-    let topmost = Table::parse(&text).mounts.into_iter().rfind(|mount| mount.path == path);
+    let topmost = read_all()?.into_iter().rfind(|mount| mount.path == path);
     Ok(topmost.map(|mount| {
         let unique_id = if is_remote(&mount) { None } else { read_unique_id(path) };
         MountAt { mount, unique_id }

@@ -52,7 +52,8 @@ impl<H: Host> Examiner<'_, H> {
         warnings: &mut Vec<Reason>,
     ) -> Result<Go, Verdict> {
         let question = self.question(subject);
-        let (plan, subjected) = self.plan(subject, &found, &question);
+        let twin = self.find_twin(subject, found.facts, found.content).await;
+        let (plan, subjected) = self.plan(subject, &found, &question, twin.as_deref());
         let facts = found.facts;
         let ladder = match plan {
             Plan::NoCheck(why) => return Ok(unchecked(why)),
@@ -100,6 +101,7 @@ impl<H: Host> Examiner<'_, H> {
         subject: &Subject,
         found: &Found<'_>,
         question: &fsck::Question,
+        twin: Option<&str>,
     ) -> (Plan, Subjected) {
         let size_bytes = found.facts.size_bytes.unwrap_or_default();
         match found.content {
@@ -114,7 +116,7 @@ impl<H: Host> Examiner<'_, H> {
             }
             Content::Filesystem(Filesystem::Xfs { superblock, log }) => {
                 let moment = match subject.mount_failed {
-                    true => xfs::Moment::AfterFailedMount { twin: None },
+                    true => xfs::Moment::AfterFailedMount { twin },
                     false => xfs::Moment::BeforeMount,
                 };
                 let facts = xfs::Facts { superblock, log: *log, size_bytes, moment };

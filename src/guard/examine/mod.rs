@@ -5,6 +5,7 @@
 mod check;
 mod content;
 mod device;
+mod twin;
 
 use std::path::PathBuf;
 
