@@ -69,6 +69,7 @@ pub(super) fn run(
     drop(held);
     // What the repair mended is damaged again.
     let remembered = runtime.block_on(host.remember(&volume, &Event::Recheck));
+    runtime.shutdown_background();
     let next = match remembered {
         Ok(()) => "it is checked when it is staged next",
         Err(_) => "run `mount-guard recheck` for it: that could not be written down",

@@ -68,8 +68,7 @@ impl<U: Upstream, H: Host> Guard<U, H> {
             info!(volume.id = %req.volume, "shared volume: checked by its share-manager, not here");
             return self.send(&flight, wire).await;
         }
-        let before = self.read_mount(req).await;
-        let record = self.recall(&req.volume).await;
+        let (before, record) = tokio::join!(self.read_mount(req), self.recall(&req.volume));
         let seen = self.look(req, &flight, record.clone()).await;
         // Also of a volume that is refused: what it holds now it must not be formatted for later.
         self.note_content(req, record.as_ref(), &seen).await;
@@ -151,7 +150,7 @@ impl<U: Upstream, H: Host> Guard<U, H> {
         match self.host.read_device(&device).await {
             Ok((Node::Device(facts), hold)) => {
                 let applies = !self.policy.dry_run;
-                let finish = examiner.finish_what_was_cut_off(volume, applies, &facts, hold);
+                let finish = examiner.finish(volume, applies, &facts, hold);
                 match tokio::time::timeout(FINISH, finish).await {
                     Ok(Ok(_)) => {}
                     Ok(Err(verdict)) => warn!(volume.id = %volume, ?verdict, "not finished yet"),

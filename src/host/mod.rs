@@ -370,8 +370,6 @@ pub enum HostError {
     Deadline { path: PathBuf, after_ms: u128 },
     #[error("{path} was device {was} and is {now} now")]
     Changed { path: PathBuf, was: DevNumber, now: DevNumber },
-    #[error("cannot start a thread for {path}")]
-    Thread { path: PathBuf, source: io::Error },
     #[error("too much waits for {path} already")]
     Backlog { path: PathBuf },
 }

@@ -54,19 +54,19 @@ impl Threads {
         }
     }
 
-    /// Starts a thread that nobody waits for.
+    /// Starts work that nobody waits for, on a thread of the runtime's: it keeps them for a while,
+    /// so the next look of the same call finds one.
     pub(super) fn spawn(
         &self,
         subject: &Path,
         work: impl FnOnce() + Send + 'static,
     ) -> Result<(), HostError> {
         let slot = self.take(subject)?;
-        let thread = std::thread::Builder::new().name("host".into());
-        let started = thread.spawn(move || {
+        tokio::task::spawn_blocking(move || {
             work();
             drop(slot);
         });
-        started.map(drop).map_err(|source| HostError::Thread { path: subject.into(), source })
+        Ok(())
     }
 
     fn take(&self, subject: &Path) -> Result<Slot, HostError> {
@@ -112,8 +112,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn threads_that_hang_do_not_pile_up() {
+    #[tokio::test]
+    async fn threads_that_hang_do_not_pile_up() {
         let threads = Threads::default();
         let (release, hold) = std::sync::mpsc::channel::<()>();
         let hold = Arc::new(std::sync::Mutex::new(hold));

@@ -60,18 +60,20 @@ impl<H: Host> Examiner<'_, H> {
         }
     }
 
+    /// Whether an apply to the volume's device was cut off. Without a directory of records nobody
+    /// can have begun one.
+    pub(super) async fn is_pending(&self, volume: &VolumeId) -> bool {
+        self.host.read_pending().await.is_ok_and(|pending| pending.contains(volume))
+    }
+
     /// Brings a device that an earlier run of the guard may have left half written to its end.
-    pub(in crate::guard) async fn finish_what_was_cut_off(
+    pub(in crate::guard) async fn finish(
         &self,
         volume: &VolumeId,
         applies: bool,
         facts: &DeviceFacts,
         hold: Option<H::Exclusive>,
     ) -> Result<Option<H::Exclusive>, Verdict> {
-        let pending = self.host.read_pending().await.unwrap_or_default();
-        if !pending.contains(volume) {
-            return Ok(hold);
-        }
         let half = |why: &str| {
             let why = format!("a repair of it was cut off, and may be half written: {why}");
             let remedy = "it is finished as soon as the device is free and answers";

@@ -165,9 +165,11 @@ impl<H: Host> Examiner<'_, H> {
 
     /// The steps, each of which may be the last: `Err` holds what ends it early.
     async fn look(&self, subject: &Subject, seen: &mut Examination) -> Result<Go, Verdict> {
-        let Some((facts, hold)) = self.read_device(subject, &mut seen.warnings).await? else {
-            return Ok(Go::NoDevice);
-        };
+        let (read, pending) = tokio::join!(
+            self.read_device(subject, &mut seen.warnings),
+            self.is_pending(&subject.volume)
+        );
+        let Some((facts, hold)) = read? else { return Ok(Go::NoDevice) };
         let facts = &**seen.facts.insert(facts);
         let claim = seen.claim.insert(claims::judge(facts, &subject.expected));
         let ruling = claim.ruling(subject.multipath, subject.reads_only);
@@ -190,8 +192,11 @@ impl<H: Host> Examiner<'_, H> {
         if subject.wanted == format::Wanted::Block {
             return Ok(Go::Sound);
         }
-        let hold =
-            self.finish_what_was_cut_off(&subject.volume, subject.applies, facts, hold).await?;
+        let hold = if pending {
+            self.finish(&subject.volume, subject.applies, facts, hold).await?
+        } else {
+            hold
+        };
         let hold = if ruling == Ruling::Examine { hold } else { None };
         let read = self.read_content(subject, facts, &mut seen.warnings).await;
         seen.content.clone_from(&read.content);
