@@ -152,7 +152,11 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Damaged { tool, found, .. } => {
-                write!(f, "its filesystem is damaged: {} found {found}", tool.name())
+                let tool = tool.name();
+                write!(
+                    f,
+                    "its filesystem is damaged: on a trial, nothing of which was kept, {tool} found {found}"
+                )
             }
             Self::NotRepaired { tool, found, left } => write!(
                 f,
