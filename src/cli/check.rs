@@ -29,16 +29,13 @@ const NAMELESS: &str = "by-hand";
 
 /// Looks, says what was seen, and exits: 0 may be mounted, 1 refused, 3 could not find out.
 pub(super) fn run(check: &Check, host: LinuxHost) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.expect("a process that has just started gets a runtime");
-    let seen = runtime.block_on(look(check, &host));
+    let seen = super::wait_for(look(check, &host));
     let text = match check.format {
         CheckFormat::Json => report::json(&check.device, &seen),
         CheckFormat::Text => report::text(&check.device, &seen),
     };
     // Whoever closed the output still gets the exit code.
     let _ = writeln!(std::io::stdout(), "{text}");
-    runtime.shutdown_background();
     match &seen.verdict {
         Verdict::Go(_) if seen.facts.is_some() => ExitCode::SUCCESS,
         Verdict::Refuse(_) => ExitCode::from(1),

@@ -36,6 +36,15 @@ pub fn run(command: &ByHand) -> ExitCode {
     }
 }
 
+/// Waits for `work`, and for nothing that a silent device keeps from ending.
+fn wait_for<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a process that has just started gets a runtime");
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    done
+}
+
 fn end<E: Error>(done: Result<String, E>) -> ExitCode {
     match done {
         Ok(said) => {

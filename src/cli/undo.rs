@@ -59,17 +59,14 @@ pub(super) fn run(
         false => None,
     };
     let device = image.as_ref().map_or(named, |image| image.path().to_owned());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.expect("a process that has just started gets a runtime");
-    let fs_uuid = runtime.block_on(read_uuid(host, &device))?;
+    let fs_uuid = super::wait_for(read_uuid(host, &device))?;
     let held = HeldDevice::hold(&device)?;
     let fs_uuid = fs_uuid.map(|uuid| uuid.to_string());
     let identity = Identity { volume: volume.as_str().into(), fs_uuid };
     trials.undo(&record, &held, &identity, &mut |_| {})?;
     drop(held);
     // What the repair mended is damaged again.
-    let remembered = runtime.block_on(host.remember(&volume, &Event::Recheck));
-    runtime.shutdown_background();
+    let remembered = super::wait_for(host.remember(&volume, &Event::Recheck));
     let next = match remembered {
         Ok(()) => "it is checked when it is staged next",
         Err(_) => "run `mount-guard recheck` for it: that could not be written down",

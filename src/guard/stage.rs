@@ -17,6 +17,7 @@ use super::reason::Reason;
 use super::request::{Access, StageRequest};
 use super::{Guard, Outcome, PLUGIN_WAIT, Upstream, policy};
 use crate::claims::Expected;
+use crate::facts::call::Method;
 use crate::facts::device::Node;
 use crate::facts::memory::{Event, Held, Record};
 use crate::format::{Content, Wanted};
@@ -74,6 +75,11 @@ impl<U: Upstream, H: Host> Guard<U, H> {
         self.note_content(req, record.as_ref(), &seen).await;
         if let Err(own) = self.rule(req, &seen) {
             return Answer::Own(own);
+        }
+        if flight.activity.called_off().is_raised() {
+            // While a result was written, which nothing cuts off, or a moment ago.
+            let (volume, method) = (req.volume.clone(), Method::Stage);
+            return Answer::Own(Own::CalledOff { volume, method });
         }
         flight.run = match self.upstream.reach(Instant::now() + PLUGIN_WAIT).await {
             Ok(run) => run,
@@ -195,7 +201,7 @@ impl<U: Upstream, H: Host> Guard<U, H> {
 
     /// Turns a verdict into the answer that ends the call, if it is one.
     fn rule(&self, req: &StageRequest, seen: &Examination) -> Result<(), Own> {
-        let (volume, method) = (&req.volume, crate::facts::call::Method::Stage);
+        let (volume, method) = (&req.volume, Method::Stage);
         for reason in &seen.warnings {
             let (reason, text) = (reason.kind, reason.to_string());
             warn!(volume.id = %volume, reason, text, "device handed on with a warning");

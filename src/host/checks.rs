@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::tool::{Cancel, ProgressPipe, Tool, ToolError, ToolExit};
 use super::trial::{
@@ -78,7 +78,7 @@ impl Begin {
             let device = hold()?;
             trials.begin(volume, device, room, Mounting::Auto).map_err(|error| not_begun(&error))
         };
-        on_thread("trial-begin", begin).await.unwrap_or(Err(Outcome::NoTrial))
+        on_thread(begin).await.unwrap_or(Err(Outcome::NoTrial))
     }
 }
 
@@ -131,7 +131,7 @@ impl super::Trial for LinuxTrial {
 
     async fn discard(mut self) {
         if let Some(trial) = self.trial.take() {
-            let _ = on_thread("trial-end", move || drop(trial)).await;
+            let _ = on_thread(move || drop(trial)).await;
         }
     }
 
@@ -141,7 +141,7 @@ impl super::Trial for LinuxTrial {
             let read = trial.read(offset_bytes, len_bytes).ok();
             (trial, read)
         };
-        let (trial, read) = on_thread("trial-read", read).await?;
+        let (trial, read) = on_thread(read).await?;
         self.trial = Some(trial);
         read
     }
@@ -163,7 +163,7 @@ impl super::Trial for LinuxTrial {
             Ok(Applied { changed_bytes, undo })
         };
         let lost = Unapplied::HalfWritten { why: "its thread was lost".into(), redoable: true };
-        on_thread("trial-apply", work).await.unwrap_or(Err(lost))
+        on_thread(work).await.unwrap_or(Err(lost))
     }
 }
 
@@ -183,7 +183,7 @@ impl LinuxTrial {
         // Whoever drops this future wants the checker gone too.
         let _gone = cancel.on_drop();
         let raised = cancel.clone();
-        let mut ended = std::pin::pin!(on_thread("trial-step", move || step(trial, &raised)));
+        let mut ended = std::pin::pin!(on_thread(move || step(trial, &raised)));
         let mut off = false;
         let ended = loop {
             tokio::select! {
@@ -282,19 +282,11 @@ fn unapplied(error: &ApplyError) -> Unapplied {
     }
 }
 
-/// Runs `work` on a thread of its own; `None` if there is no thread, or it panicked.
+/// Runs `work` on a thread that may block; `None` if it panicked.
 pub(super) async fn on_thread<T: Send + 'static>(
-    name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    let (answer, answered) = oneshot::channel();
-    let thread = std::thread::Builder::new().name(name.into());
-    let work = move || {
-        // Whoever no longer waits does not want to know.
-        let _ = answer.send(work());
-    };
-    thread.spawn(work).ok()?;
-    answered.await.ok()
+    tokio::task::spawn_blocking(work).await.ok()
 }
 
 pub(super) fn said(error: &dyn std::error::Error) -> String {

@@ -43,6 +43,8 @@ pub struct FakeNode {
     pub held: Arc<AtomicUsize>,
     /// How the next steps of checks end, in order.
     pub outcomes: Mutex<VecDeque<Ended>>,
+    /// How long an apply takes, in seconds.
+    pub apply_takes: std::sync::atomic::AtomicU64,
     /// Why the next apply does not succeed.
     pub unapplied: Mutex<Option<Unapplied>>,
     /// Volumes whose devices may be half written.

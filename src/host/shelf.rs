@@ -39,7 +39,7 @@ impl Shelf {
             // Another call may have been faster: one quota is for all.
             Ok(opened.get_or_init(|| trials).clone())
         };
-        on_thread("trial-open", open).await.unwrap_or_else(|| Err("its thread was lost".into()))
+        on_thread(open).await.unwrap_or_else(|| Err("its thread was lost".into()))
     }
 
     /// The volumes whose devices may be half written.
@@ -52,7 +52,7 @@ impl Shelf {
             let pending = trials.pending().map_err(|error| said(&error))?;
             Ok(pending.iter().filter_map(|pending| pending.volume()).collect())
         };
-        on_thread("trial-list", list).await.unwrap_or_else(|| Err("its thread was lost".into()))
+        on_thread(list).await.unwrap_or_else(|| Err("its thread was lost".into()))
     }
 }
 
@@ -77,5 +77,5 @@ pub(super) async fn redo(
             .map_err(|error| said(&error))?;
         Ok(())
     };
-    on_thread("trial-redo", work).await.unwrap_or_else(|| Err("its thread was lost".into()))
+    on_thread(work).await.unwrap_or_else(|| Err("its thread was lost".into()))
 }

@@ -88,27 +88,20 @@ pub(super) fn late(subject: &Path, deadline: Duration) -> HostError {
 mod tests {
     use super::*;
 
-    fn block_on<T>(future: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .unwrap()
-            .block_on(future)
-    }
-
-    #[test]
-    fn what_is_late_is_left_behind_and_counted_until_it_ends() {
+    #[tokio::test]
+    async fn what_is_late_is_left_behind_and_counted_until_it_ends() {
         let threads = Threads::default();
         let (release, hold) = std::sync::mpsc::channel::<()>();
-        let late = block_on(threads.run(Path::new("dev"), Duration::from_millis(5), move || {
+        let work = move || {
             let _ = hold.recv();
             Ok(())
-        }));
+        };
+        let late = threads.run(Path::new("dev"), Duration::from_millis(5), work).await;
         assert!(matches!(late, Err(HostError::Deadline { .. })));
         assert_eq!(threads.running.load(Ordering::Relaxed), 1);
         drop(release);
         while threads.running.load(Ordering::Relaxed) > 0 {
-            std::thread::yield_now();
+            tokio::task::yield_now().await;
         }
     }
 

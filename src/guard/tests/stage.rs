@@ -160,6 +160,23 @@ async fn an_unstage_ends_a_check_and_then_runs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_unstage_in_the_middle_of_an_apply_waits_for_its_end_and_the_plugin_is_not_asked() {
+    let (plugin, host, guard) = set(dirty(), Policy::default()).await;
+    host.node().outcomes.lock().unwrap().push_back(ended(0));
+    host.node().apply_takes.store(5, std::sync::atomic::Ordering::Relaxed);
+    let stage = tokio::spawn({
+        let guard = Arc::clone(&guard);
+        async move { guard.call(stage("v", seconds(1))).await }
+    });
+    sleep(CHECK_TAKES + seconds(2)).await;
+    assert_eq!(guard.in_flight()[0].doing.to_string(), "a repair is being written to its device");
+    assert_plugin_said(&guard.call(unstage("v", seconds(1))).await, &Outcome::Done);
+    assert_own(&stage.await.unwrap(), |own| matches!(own, Own::CalledOff { .. }));
+    assert_eq!(plugin.calls(), [Method::Unstage]);
+    assert_eq!(host.node().deeds(), ["trial in StateDir", "e2fsck -p", "apply"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_third_volume_waits_for_its_check_and_says_in_which_place() {
     let (_, host, guard) = set(dirty(), Policy::default()).await;
     for volume in ["a", "b"] {

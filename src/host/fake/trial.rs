@@ -61,6 +61,8 @@ impl Trial for FakeTrial {
 
     async fn apply(self, orders: &Orders) -> Result<Applied, Unapplied> {
         self.node.log(if orders.keep_undo { "apply, keep undo" } else { "apply" });
+        let takes = Duration::from_secs(self.node.apply_takes.load(Ordering::Relaxed));
+        tokio::time::sleep(takes).await;
         match self.node.unapplied.lock().unwrap().take() {
             Some(unapplied) => Err(unapplied),
             None => Ok(Applied { changed_bytes: 4096, undo: None }),
