@@ -57,7 +57,9 @@ pub fn examine(image: &Path, is_xfs: bool, mode: Mode, state: &Path) -> Examined
         ("wait", _) => Answer::Wait,
         other => panic!("{other:?}: {said}"),
     };
+    let unchecked = said["verdict"]["detail"] == "unchecked";
     let exit = match answer {
+        Answer::Go if unchecked => 3,
         Answer::Go | Answer::Format => 0,
         Answer::Refuse => 1,
         Answer::Wait => 3,

@@ -29,7 +29,7 @@ pub(super) fn zeros_for_three_seconds() -> Result<String, String> {
     let (fault, stage) = set(&["--format-settle", "5s"]);
     fault.fail_for(Duration::from_secs(3), 0..u64::MAX, Direction::Read, Fault::Zeros);
     println!("  (for three seconds the engine serves nothing but zeros)");
-    stage.stage().map_err(text)?;
+    stage.stage_with_retries().map_err(text)?;
     let data = data(&stage);
     stage.end()?;
     match data.as_deref() {
@@ -45,7 +45,7 @@ pub(super) fn reads_fail_while_writes_land() -> Result<String, String> {
     let writes = fault.writes();
     fault.heal();
     println!("  (the engine is healthy again)");
-    stage.stage().map_err(text)?;
+    stage.stage_with_retries().map_err(text)?;
     let data = data(&stage);
     stage.end()?;
     match (first.is_err(), writes, data.as_deref()) {
@@ -61,7 +61,7 @@ pub(super) fn a_busy_device() -> Result<String, String> {
     let hold = hold.map_err(|error| error.to_string())?;
     let refused = stage.stage();
     drop(hold);
-    stage.stage().map_err(text)?;
+    stage.stage_with_retries().map_err(text)?;
     stage.end()?;
     match refused {
         Err(status) if status.message().contains("integration") => {

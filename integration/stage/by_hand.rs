@@ -4,12 +4,13 @@ use serde_json::Value;
 
 use super::scene::Staged;
 use super::sound::{debugfs, zero_group_descriptors};
-use crate::support::disk::{LoopDisk, path_str};
+use crate::support::disk::{Loop, LoopDisk, path_str};
 
 pub fn tests() -> Vec<libtest_mimic::Trial> {
     crate::tests![
         loop_check_says_what_it_sees_and_how_it_ends,
         loop_check_of_an_image_is_the_same,
+        loop_case_4_a_file_under_another_loop_device_is_refused_untouched,
         loop_check_names_who_holds_a_device,
         loop_undo_puts_back_every_byte_of_a_repair,
         loop_undo_is_refused_once_the_filesystem_was_used,
@@ -64,18 +65,36 @@ fn loop_check_says_what_it_sees_and_how_it_ends() {
 
 fn loop_check_of_an_image_is_the_same() {
     let staged = damaged();
-    let image = path_str(staged.scene.disk.image());
+    let copy = staged.scene.dir().join("copy.img");
+    std::fs::copy(staged.scene.disk.image(), &copy).unwrap();
+    let image = path_str(&copy);
     let text = staged.by_hand(&["check", image], 1);
     assert!(text.contains("its filesystem is damaged"), "{text}");
+    // The loop device under it is gone by now, and may be somebody else's.
+    assert!(text.contains(&format!("check {image} --repair")) && !text.contains("/dev/loop"));
     let seen = json(&staged.by_hand(&["check", image, "--format", "json"], 1));
     assert_eq!(seen["device"]["path"], image, "{seen}");
+}
+
+/// 4: two loop devices over one file know nothing of each other, and each has a cache of its own.
+fn loop_case_4_a_file_under_another_loop_device_is_refused_untouched() {
+    let staged = damaged();
+    let before = staged.scene.disk.hash();
+    let attached = format!("losetup -d {}", path_str(staged.scene.disk.device()));
+    let image = path_str(staged.scene.disk.image());
+    let text = staged.by_hand(&["check", image, "--repair"], 1);
+    assert!(text.contains("a loop device is over it") && text.contains(&attached), "{text}");
+    let second = Loop::over(staged.scene.disk.image());
+    let text = staged.by_hand(&["check", path_str(second.path()), "--repair"], 1);
+    assert!(text.contains(&attached), "{text}");
+    assert_eq!(staged.scene.disk.hash(), before);
 }
 
 fn loop_check_names_who_holds_a_device() {
     let staged = clean();
     staged.stages();
     let node = staged.scene.node();
-    let text = staged.by_hand(&["check", path_str(&node)], 0);
+    let text = staged.by_hand(&["check", path_str(&node)], 3);
     assert!(text.contains("mounted_elsewhere") && text.contains("not checked"), "{text}");
     assert!(text.contains(path_str(&staged.scene.staging())), "{text}");
 }
@@ -92,7 +111,11 @@ fn loop_undo_puts_back_every_byte_of_a_repair() {
     let staged = damaged();
     let before = staged.scene.disk.hash();
     let record = repair(&staged);
-    assert_ne!(staged.scene.disk.hash(), before);
+    let repaired = staged.scene.disk.hash();
+    assert_ne!(repaired, before);
+    // A second look finds it clean and writes nothing: the record stays good.
+    staged.by_hand(&["check", path_str(&staged.scene.node()), "--repair"], 0);
+    assert_eq!(staged.scene.disk.hash(), repaired);
     let text = staged.by_hand(&["undo", &record], 0);
     assert!(text.contains("what it was before the repair"), "{text}");
     assert_eq!(staged.scene.disk.hash(), before);

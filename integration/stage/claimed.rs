@@ -14,7 +14,7 @@ use crate::support::disk::{Loop, LoopDisk, path_str, run as tool};
 use crate::support::kubelet::Claimed;
 use crate::support::plugin::Method;
 use crate::support::run;
-use crate::support::scene::{OTHER_POD, POD, make_node};
+use crate::support::scene::{OTHER_POD, POD, make_node, wait_for};
 
 pub fn tests() -> Vec<libtest_mimic::Trial> {
     crate::tests![
@@ -91,7 +91,13 @@ fn loop_a_mount_elsewhere_that_is_dead_is_refused() {
     tool("xfs_io", &["-x", "-c", "shutdown", path_str(elsewhere.0.path())]);
     staged.is_refused(&["it is mounted elsewhere: at ", ", dead", "unmount it"]);
     drop(elsewhere);
+    // A namespace that another test makes keeps a copy of the mount for a moment.
+    wait_for("the device to be free", || is_free(staged.scene.disk.device()));
     staged.stages();
+}
+
+fn is_free(device: &Path) -> bool {
+    OpenOptions::new().read(true).custom_flags(O_EXCL).open(device).is_ok()
 }
 
 fn loop_a_loop_device_on_top_is_refused_with_its_name() {

@@ -12,7 +12,7 @@ use crate::facts::device::{Node, Target};
 use crate::facts::memory::{Kills, Record, Remembered};
 use crate::format::Wanted;
 use crate::guard::activity::{Activity, Doing};
-use crate::guard::examine::{Examination, Examiner, Subject, Verdict};
+use crate::guard::examine::{Examination, Examiner, Go, Subject, Verdict};
 use crate::guard::policy::Policy;
 use crate::guard::queue::Queue;
 use crate::guard::reason::Reason;
@@ -37,9 +37,12 @@ pub(super) fn run(check: &Check, host: LinuxHost) -> ExitCode {
     // Whoever closed the output still gets the exit code.
     let _ = writeln!(std::io::stdout(), "{text}");
     match &seen.verdict {
-        Verdict::Go(_) if seen.facts.is_some() => ExitCode::SUCCESS,
+        Verdict::Go(Go::Sound | Go::ToFormat | Go::InUse) => ExitCode::SUCCESS,
         Verdict::Refuse(_) => ExitCode::from(1),
-        Verdict::Go(_) | Verdict::Wait(_) | Verdict::CalledOff => ExitCode::from(3),
+        // Not to have looked is not to know.
+        Verdict::Go(Go::NoDevice | Go::Unchecked) | Verdict::Wait(_) | Verdict::CalledOff => {
+            ExitCode::from(3)
+        }
     }
 }
 
@@ -57,11 +60,7 @@ async fn look(check: &Check, host: &LinuxHost) -> Examination {
         Some(_) => volume_of_image(&check.device),
         None => volume_of(check, host).await,
     };
-    // A file has no past that this node knows.
-    let record = match &image {
-        Some(_) => Record::default(),
-        None => host.recall(&volume).await.map(Remembered::into_record).unwrap_or_default(),
-    };
+    let record = host.recall(&volume).await.map(Remembered::into_record).unwrap_or_default();
     let subject = subject(check, device, volume);
     let policy = Policy {
         fsck: check.fsck,
@@ -85,20 +84,27 @@ async fn look(check: &Check, host: &LinuxHost) -> Examination {
         seen = examiner.examine(&subject) => seen,
         () = tell(&activity) => unreachable!("it tells until it is dropped"),
     };
-    if image.is_some() {
-        name_file(&mut seen, &check.device);
+    if let Some(image) = &image {
+        name_file(&mut seen, image, &check.device);
     }
     seen
 }
 
-/// Whoever asked about a file knows nothing of the loop device that was put on it.
-fn name_file(seen: &mut Examination, file: &Path) {
+/// Whoever asked about a file knows nothing of the loop device that was put on it, and must not
+/// be told to use it: it is gone by then, or somebody else's.
+fn name_file(seen: &mut Examination, image: &LoopDevice, file: &Path) {
+    let (device, file) = (image.path().display().to_string(), report::shown(file));
     let decides = match &mut seen.verdict {
         Verdict::Refuse(reason) | Verdict::Wait(reason) => Some(reason),
         Verdict::Go(_) | Verdict::CalledOff => None,
     };
     for reason in decides.into_iter().chain(&mut seen.warnings) {
-        reason.device = Some(file.display().to_string());
+        reason.device = Some(file.clone());
+        reason.why = reason.why.replace(&device, &file);
+        reason.remedy = reason.remedy.replace(&device, &file);
+    }
+    if let Some(facts) = &mut seen.facts {
+        facts.path = file.into();
     }
 }
 
@@ -137,12 +143,11 @@ fn subject(check: &Check, device: &Path, volume: VolumeId) -> Subject {
     }
 }
 
-/// A name for the records of what is done to a file: never that of a volume of this node.
+/// A name for the records of what is done to a file: one for each file, and never a volume's.
 fn volume_of_image(file: &Path) -> VolumeId {
-    let named = file.file_name().and_then(|name| name.to_str());
-    named
-        .and_then(|name| VolumeId::parse(&format!("{NAMELESS}-{name}")).ok())
-        .unwrap_or_else(|| VolumeId::parse(NAMELESS).expect("a plain name"))
+    let id = crate::host::file_id(file).unwrap_or_default();
+    let name = format!("{NAMELESS}-{:x}-{:x}", id.0, id.1);
+    VolumeId::parse(&name).expect("letters, digits and dashes")
 }
 
 /// Whose it is: by its name where Longhorn keeps its nodes, by its target elsewhere.

@@ -21,8 +21,8 @@ pub(super) fn text(asked: &Path, seen: &Examination) -> String {
         let _ = writeln!(text, "{name:<9} {value}");
     };
     match &seen.facts {
-        Some(facts) => line("device", &format!("{} ({})", asked.display(), facts.number)),
-        None => line("device", &format!("{} (not there)", asked.display())),
+        Some(facts) => line("device", &format!("{} ({})", shown(asked), facts.number)),
+        None => line("device", &format!("{} (no device, and no file)", shown(asked))),
     }
     if let Some(claim) = &seen.claim {
         line("held by", if claim.label() == "free" { "nobody" } else { claim.label() });
@@ -38,6 +38,11 @@ pub(super) fn text(asked: &Path, seen: &Examination) -> String {
     }
     line("verdict", &verdict_text(seen));
     text.trim_end().to_owned()
+}
+
+/// A name as a terminal may show it.
+pub(super) fn shown(path: &Path) -> String {
+    path.to_string_lossy().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn verdict_text(seen: &Examination) -> String {
@@ -80,6 +85,8 @@ pub(super) fn bar(tool: &str, pass: u8, percent: u8) -> String {
 /// One object; every `kind` is from a fixed list.
 pub(super) fn json(asked: &Path, seen: &Examination) -> String {
     let (verdict, detail) = match &seen.verdict {
+        // Nothing was seen, so nothing may go.
+        Verdict::Go(Go::NoDevice) => ("wait", Some(Go::NoDevice)),
         Verdict::Go(go) => ("go", Some(*go)),
         Verdict::Refuse(_) => ("refuse", None),
         Verdict::Wait(_) => ("wait", None),

@@ -145,7 +145,10 @@ impl Forward {
                 "use an image with e2fsprogs and xfsprogs".to_owned()
             }
             Self::TooOld { tool, .. } => format!("use an image with a newer {}", tool.name()),
-            Self::NoRoom => "make room in the guard's state directory".to_owned(),
+            Self::NoRoom => {
+                "see that the guard can write to its state directory, and make room there"
+                    .to_owned()
+            }
             Self::NoReplay => "load the module of its filesystem on this node".to_owned(),
         }
     }
@@ -193,8 +196,8 @@ impl fmt::Display for Forward {
                 write!(f, "not checked: {} does not work here (exit {exit}): {said}", tool.name())
             }
             Self::NoRoom => f.write_str(
-                "not checked: what the checker changes does not fit in the state directory or its \
-                 quota",
+                "not checked: the state directory cannot be used, or what the checker changes does \
+                 not fit in it or its quota",
             ),
             Self::NoReplay => {
                 f.write_str("not checked: this kernel cannot replay its log in a trial")

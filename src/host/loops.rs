@@ -21,8 +21,9 @@ type LoopInfo = [u64; 29];
 
 nix::ioctl_read_bad!(loop_get_status, LOOP_GET_STATUS64, LoopInfo);
 
-/// The loop devices whose backing node has this number. One whose backing file nobody can look at
-/// any more is left out: it shows in nothing that could be asked.
+/// The loop devices whose backing node has this number, and, for a loop device, the others over
+/// the same part of the same file. One whose backing file nobody can look at any more is left out:
+/// it shows in nothing that could be asked.
 pub(super) fn over(number: DevNumber, roots: &Roots) -> Option<Vec<LoopOnTop>> {
     // Not `block`, whose links make each look twice as long.
     let block = Dir::open(&roots.sys.join("devices/virtual/block")).ok()?;
@@ -32,12 +33,48 @@ pub(super) fn over(number: DevNumber, roots: &Roots) -> Option<Vec<LoopOnTop>> {
         let backing_file = parse_backing_file(&text)?;
         // A name that was given anew leads elsewhere by now.
         let is_gone = text.ends_with(b" (deleted)\n");
-        let by_name = || read_number(&backing_file, roots);
-        let backing = if is_gone { ask_number(&name) } else { by_name() };
-        let backing = backing.or_else(|| ask_number(&name)).or_else(by_name)?;
-        (backing == Some(number)).then_some(LoopOnTop { name, backing_file })
+        Some((LoopOnTop { name, backing_file }, is_gone))
     };
-    Some(names.filter_map(read).collect())
+    let loops: Vec<(LoopOnTop, bool)> = names.filter_map(read).collect();
+    let own = (number.major == LOOP_MAJOR).then(|| {
+        let is_own = |name: &str| read_dev(&block, name) == Some(number);
+        loops.iter().map(|(it, _)| it).find(|it| is_own(&it.name)).cloned()
+    });
+    let own = own.flatten();
+    let is_over = |(it, is_gone): &(LoopOnTop, bool)| {
+        let by_name = || read_number(&it.backing_file, roots);
+        let backing = if *is_gone { ask_number(&it.name) } else { by_name() };
+        let backing = backing.or_else(|| ask_number(&it.name)).or_else(by_name);
+        let is_on_it = backing.is_some_and(|backing| backing == Some(number));
+        is_on_it || own.as_ref().is_some_and(|own| share(&block, own, it))
+    };
+    Some(loops.iter().filter(|it| is_over(it)).map(|(it, _)| it.clone()).collect())
+}
+
+/// Of loop devices (Documentation/admin-guide/devices.txt).
+const LOOP_MAJOR: u32 = 7;
+
+fn read_dev(block: &Dir, name: &str) -> Option<DevNumber> {
+    block.text(format!("{name}/dev")).ok().and_then(|text| DevNumber::parse(text.trim()))
+}
+
+/// Whether another loop device writes where this one does: each of them has a cache of its own, and
+/// holds nothing of the other.
+fn share(block: &Dir, own: &LoopOnTop, other: &LoopOnTop) -> bool {
+    if own.name == other.name || own.backing_file != other.backing_file {
+        return false;
+    }
+    // What cannot be told is taken for the whole file.
+    let range = |name: &str| {
+        let number = |file: &str| -> Option<u64> {
+            block.text(format!("{name}/{file}")).ok()?.trim().parse().ok()
+        };
+        let from = number("loop/offset").unwrap_or(0);
+        let bytes = number("size").map_or(u64::MAX, |sectors| sectors.saturating_mul(512));
+        from..from.saturating_add(bytes)
+    };
+    let (own, other) = (range(&own.name), range(&other.name));
+    own.start < other.end && other.start < own.end
 }
 
 /// The number of the node at `path`, here or in the host's view; `Some(None)` for a file.

@@ -56,6 +56,13 @@ pub fn is_file(path: &Path) -> bool {
     file_type(path) == Some(FileType::RegularFile)
 }
 
+/// What the kernel knows a file by: its filesystem's number and its inode.
+#[must_use]
+pub fn file_id(path: &Path) -> Option<(u64, u64)> {
+    let found = rustix::fs::stat(path).ok()?;
+    Some((found.st_dev, found.st_ino))
+}
+
 /// Whether a directory is at `path`.
 #[must_use]
 pub fn is_directory(path: &Path) -> bool {

@@ -39,6 +39,14 @@ pub(super) struct Found<'a> {
 struct Subjected {
     family: Family,
     uuid: Option<Uuid>,
+    /// Nothing on it asked for a check: whoever did, did so from outside.
+    was_clean: bool,
+}
+
+impl Subjected {
+    fn of(family: Family, uuid: Option<Uuid>) -> Self {
+        Self { family, uuid, was_clean: false }
+    }
 }
 
 impl<H: Host> Examiner<'_, H> {
@@ -111,7 +119,8 @@ impl<H: Host> Examiner<'_, H> {
                 let superblock_facts = ext::Superblock::Intact(&health);
                 let fs_bytes = superblock.fs_bytes();
                 let facts = ext::Facts { superblock: superblock_facts, fs_bytes, size_bytes };
-                let subjected = Subjected { family: Family::Ext, uuid: Some(superblock.uuid) };
+                let (uuid, was_clean) = (Some(superblock.uuid), health.is_clean());
+                let subjected = Subjected { family: Family::Ext, uuid, was_clean };
                 (ext::plan(&facts, question), subjected)
             }
             Content::Filesystem(Filesystem::Xfs { superblock, log }) => {
@@ -120,11 +129,11 @@ impl<H: Host> Examiner<'_, H> {
                     false => xfs::Moment::BeforeMount,
                 };
                 let facts = xfs::Facts { superblock, log: *log, size_bytes, moment };
-                let subjected = Subjected { family: Family::Xfs, uuid: Some(superblock.uuid) };
+                let subjected = Subjected::of(Family::Xfs, Some(superblock.uuid));
                 (xfs::plan(&facts, question), subjected)
             }
             Content::Filesystem(Filesystem::Btrfs(superblock)) => {
-                let subjected = Subjected { family: Family::Btrfs, uuid: Some(superblock.uuid) };
+                let subjected = Subjected::of(Family::Btrfs, Some(superblock.uuid));
                 (fsck::btrfs::plan(subject.mount_failed, question), subjected)
             }
             Content::PrimaryLost(lost) => {
@@ -137,11 +146,11 @@ impl<H: Host> Examiner<'_, H> {
                             copy.map(|(block, block_bytes)| ext::Copy { block, block_bytes });
                         let superblock = ext::Superblock::Lost(copy);
                         let facts = ext::Facts { superblock, fs_bytes: 0, size_bytes };
-                        let subjected = Subjected { family: Family::Ext, uuid };
+                        let subjected = Subjected::of(Family::Ext, uuid);
                         (ext::plan(&facts, question), subjected)
                     }
                     Lost::Superblock(family) => {
-                        (xfs::plan_lost(question), Subjected { family, uuid })
+                        (xfs::plan_lost(question), Subjected::of(family, uuid))
                     }
                     Lost::LuksHeader => none(),
                 }
@@ -191,7 +200,7 @@ impl<H: Host> Examiner<'_, H> {
 
 /// Nothing that is checked: what it is, is not ours to judge.
 fn none() -> (Plan, Subjected) {
-    let subjected = Subjected { family: Family::Ext, uuid: None };
+    let subjected = Subjected::of(Family::Ext, None);
     (Plan::NoCheck(NoCheck::OnlyAfterFailedMount), subjected)
 }
 

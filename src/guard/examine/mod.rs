@@ -193,7 +193,10 @@ impl<H: Host> Examiner<'_, H> {
             return Ok(Go::Sound);
         }
         let hold = if pending {
-            self.finish(&subject.volume, subject.applies, facts, hold).await?
+            let hold = self.finish(&subject.volume, subject.applies, facts, hold).await?;
+            let why = "a repair of it that was cut off is finished now";
+            seen.warnings.push(Reason::of("finished", facts, why, ""));
+            hold
         } else {
             hold
         };

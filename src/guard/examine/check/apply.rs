@@ -26,6 +26,13 @@ impl<H: Host> Examiner<'_, H> {
         let verdict = if subject.is_plain_text { verdict.redacted() } else { verdict };
         self.telemetry.checked(verdict.label());
         match (&verdict, trial) {
+            // Found clean what was clean: times and counters are not worth a write, and the undo
+            // record of a repair is good only as long as nothing was written.
+            (fsck::Verdict::Apply { report: Report::Clean, .. }, Some(trial))
+                if subjected.was_clean =>
+            {
+                trial.discard().await;
+            }
             (fsck::Verdict::Apply { keep, report }, Some(trial)) if subject.applies => {
                 let result = (*keep, report, stage);
                 return self.apply(subject, found, subjected, trial, result, runs, warnings).await;
@@ -35,7 +42,9 @@ impl<H: Host> Examiner<'_, H> {
         }
         let event = match died_at(&verdict) {
             Some(stage) => Event::CheckerKilled(stage),
-            None if is_answer(&verdict) => Event::Checked { at_seconds: self.host.now_seconds() },
+            None if is_answer(&verdict, subjected.was_clean) => {
+                Event::Checked { at_seconds: self.host.now_seconds() }
+            }
             None => Event::CheckLeft,
         };
         self.remember(subject, &event).await;
@@ -94,7 +103,8 @@ impl<H: Host> Examiner<'_, H> {
                 let at_seconds = self.host.now_seconds();
                 self.remember(subject, &Event::Checked { at_seconds }).await;
                 tracing::info!(volume.id = %subject.volume, changed_bytes, ?undo, "check applied");
-                warnings.extend(repaired(report, undo.as_deref(), facts));
+                let elsewhere = self.policy.device_path.of(&subject.volume) != subject.device;
+                warnings.extend(repaired(report, undo.as_deref(), elsewhere, facts));
                 Ok(Go::Sound)
             }
             Err(unapplied) => {
@@ -158,8 +168,12 @@ fn not_applied(
 }
 
 /// A check that ended by itself, and found nothing that stays.
-fn is_answer(verdict: &fsck::Verdict) -> bool {
-    matches!(verdict, fsck::Verdict::Sound(Report::Clean | Report::Replayed))
+fn is_answer(verdict: &fsck::Verdict, was_clean: bool) -> bool {
+    match verdict {
+        fsck::Verdict::Sound(Report::Clean | Report::Replayed) => true,
+        fsck::Verdict::Apply { report: Report::Clean, .. } => was_clean,
+        _ => false,
+    }
 }
 
 fn orders(found: &Found<'_>, subjected: Subjected, keep: Keep) -> Orders {
@@ -193,11 +207,18 @@ fn would(report: &Report, facts: &DeviceFacts) -> Option<Reason> {
 fn repaired(
     report: &Report,
     undo: Option<&std::path::Path>,
+    elsewhere: bool,
     facts: &DeviceFacts,
 ) -> Option<Reason> {
     let Report::Repaired(found) = report else { return None };
     let remedy = match undo {
-        Some(record) => format!("`mount-guard undo {}` takes it back", record.display()),
+        Some(record) => {
+            let device = match elsewhere {
+                true => format!(" --device {}", facts.path.display()),
+                false => String::new(),
+            };
+            format!("`mount-guard undo {}{device}` takes it back", record.display())
+        }
         None => String::new(),
     };
     Some(Reason::of("repaired", facts, &format!("its filesystem was repaired: {found}"), &remedy))
