@@ -11,7 +11,7 @@ use crate::facts::process::Process;
 /// How much is quoted of a path, of a target's name and of any other name, in bytes: staging
 /// paths have 140, targets of volumes that Kubernetes names 64. With half as much again the
 /// longest text would not fit.
-const MAX_PATH_BYTES: usize = 180;
+const MAX_PATH_BYTES: usize = 165;
 const MAX_TARGET_BYTES: usize = 96;
 const MAX_NAME_BYTES: usize = 64;
 
